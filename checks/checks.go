@@ -90,19 +90,18 @@ func (c Change) Stored() string {
 // ChangeKind is the kind of setting that a change writes.
 type ChangeKind string
 
-// The kinds of changes. A setting of a link has its kind in the policy; From and To of all but the MTU are lists: "gro=on, gso=off".
+// The kinds of changes. A setting of a link has its kind in the policy; From and To of all but a scalar are lists: "gro=on, gso=off".
 const (
 	LoadModule    ChangeKind = "module"
 	SetSysctl     ChangeKind = "sysctl"
 	SetSysfs      ChangeKind = "sysfs"
-	SetMTU                   = ChangeKind(policy.MTU)
 	SetFeatures              = ChangeKind(policy.Offload)
 	DeleteAddress ChangeKind = "address" // the kernel did it along with another change
 )
 
 // IsList reports whether From and To of a change are lists of names with values.
 func (k ChangeKind) IsList() bool {
-	return !slices.Contains([]ChangeKind{LoadModule, SetSysctl, SetSysfs, SetMTU, DeleteAddress}, k)
+	return !slices.Contains([]ChangeKind{LoadModule, SetSysctl, SetSysfs, DeleteAddress}, k) && !policy.LinkKind(k).IsScalar()
 }
 
 // Result is a check's name, its verdict and the facts behind the verdict.

@@ -31,30 +31,30 @@ const (
 	auditSettle = 15 * time.Second
 )
 
-func (r *reader) decodeAudit(b block) Audit {
+func (r *reader) decodeAudit(b Stanza) Audit {
 	a := Audit{
 		On: true, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range,
-		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
+		Severity: Severity(r.oneOf(b.Get("severity"), "severity", string(Block), string(Warn))),
 	}
-	a.Every = r.duration(b.get("every"), "every", auditEvery, 10*time.Second, time.Hour)
-	a.Settle = r.duration(b.get("settle"), "settle", auditSettle, time.Second, time.Minute)
+	a.Every = r.duration(b.Get("every"), "every", auditEvery, 10*time.Second, time.Hour)
+	a.Settle = r.duration(b.Get("settle"), "settle", auditSettle, time.Second, time.Minute)
 	return a
 }
 
 // kubeconfig reads the attribute kubeconfig.
-func (r *reader) kubeconfig(b block) string {
-	name := r.text(b.get("kubeconfig"), "kubeconfig")
+func (r *reader) kubeconfig(b Stanza) string {
+	name := r.text(b.Get("kubeconfig"), "kubeconfig")
 	if name != "" && !filepath.IsAbs(name) {
-		r.errorf(b.at("kubeconfig"), "Not an absolute path", "watch does not run in your directory: write an absolute path instead of %q.", name)
+		r.errorf(b.At("kubeconfig"), "Not an absolute path", "watch does not run in your directory: write an absolute path instead of %q.", name)
 	}
 	return name
 }
 
 // nodeName reads the attribute node.
-func (r *reader) nodeName(b block) string {
-	name := r.text(b.get("node"), "node")
+func (r *reader) nodeName(b Stanza) string {
+	name := r.text(b.Get("node"), "node")
 	if name != "" && !isName(name, 253, "-.") {
-		r.errorf(b.at("node"), "Not a node's name", "node must be the Node's metadata.name, as `kubectl get nodes` prints it; %q is not a "+
+		r.errorf(b.At("node"), "Not a node's name", "node must be the Node's metadata.name, as `kubectl get nodes` prints it; %q is not a "+
 			"valid name.", name)
 	}
 	return name

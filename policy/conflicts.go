@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +14,6 @@ import (
 func (p *Policy) mergeDuplicates(r *reader) {
 	p.Modules = r.mergeModules(p.Modules)
 	p.Sysctls, p.Sysfs = r.mergeSysctls(p.Sysctls), r.mergeSysctls(p.Sysfs)
-	p.checkAliases(r)
-	p.checkExclusive(r)
-	p.checkGlobs(r, p.Sysctls)
-	p.checkGlobs(r, p.Sysfs)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -42,7 +37,7 @@ func (p *Policy) mergeDuplicates(r *reader) {
 			probes = append(probes, pr)
 		case probes[i].Timeout != pr.Timeout || probes[i].Want() != pr.Want():
 			r.errorf(pr.Range, "Contradiction", "Probe %s is %s within %s here, but %s within %s at %s. Remove one of the two.",
-				pr.Name, pr.Want(), pr.Timeout, probes[i].Want(), probes[i].Timeout, place(probes[i].Range))
+				pr.Name, pr.Want(), pr.Timeout, probes[i].Want(), probes[i].Timeout, Place(probes[i].Range))
 		default:
 			mergeSeverity(&probes[i].Metadata, pr.Metadata)
 		}
@@ -51,9 +46,6 @@ func (p *Policy) mergeDuplicates(r *reader) {
 
 	r.mergeExecs(p.Execs)
 	p.checkLinks(r)
-	p.checkOvercommit(r)
-	p.checkHarm(r)
-	p.checkTimes(r)
 }
 
 // mergeSysctls merges parameters of one name into the first of them.
@@ -75,7 +67,7 @@ func (r *reader) mergeSysctls(all []Sysctl) []Sysctl {
 				remedy = "Replace your block by: " + here.override()
 			}
 			r.errorf(here.Range, "Contradiction", "%s must be %s here, but %s at %s. %s",
-				s.Key, here.Want(), other.Want(), place(other.Range), remedy)
+				s.Key, here.Want(), other.Want(), Place(other.Range), remedy)
 			continue
 		}
 		mergeSeverity(&merged.Metadata, s.Metadata)
@@ -138,27 +130,6 @@ func (m *Metadata) noteUndecided(unknown Metadata) {
 	}
 }
 
-// checkGlobs reports a value that contradicts a glob which matches the same parameter. In sysctl.d(5) the exact name would
-// take precedence; the gate would write the two values in turn until its budget is used up.
-func (p *Policy) checkGlobs(r *reader, all []Sysctl) {
-	if r.catalogue == nil {
-		return
-	}
-	for _, g := range applying(all, func(s Sysctl) bool { return s.Key.IsGlob() && s.Applies() }) {
-		for _, s := range all {
-			// A glob that matches the text of another glob covers all its parameters: * matches eth*.
-			matches, _ := path.Match(string(g.Key), string(s.Key))
-			if !matches || s.Key == g.Key || !s.Applies() {
-				continue
-			}
-			if _, ok := g.intersect(s); !ok {
-				r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s, which matches it too, must be %s at %s. Remove one of the two, "+
-					"or list the other parameters one by one.", s.Key, s.Want(), g.Key, g.Want(), place(g.Range))
-			}
-		}
-	}
-}
-
 // mergeSeverity gives a the stricter of the two severities.
 func mergeSeverity(a *Metadata, b Metadata) {
 	if b.Severity == Block {
@@ -173,7 +144,7 @@ func (r *reader) mergeDrift(what string, a *Metadata, b Metadata) {
 		a.Drift = b.Drift
 	case b.Drift != "" && b.Drift != a.Drift:
 		r.errorf(b.Range, "Contradiction", "The drift of %s is %q here, but %q at %s. Remove one of the two.",
-			what, b.Drift, a.Drift, place(a.Range))
+			what, b.Drift, a.Drift, Place(a.Range))
 	}
 }
 
@@ -227,7 +198,7 @@ func (s Sysctl) Allows(got string) bool {
 	if s.OneOf != nil {
 		return slices.ContainsFunc(s.OneOf, func(v string) bool { return s.same(v, got) })
 	}
-	n, is := parseNumber(got)
+	n, is := ParseNumber(got)
 	return is && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
 }
 
@@ -239,9 +210,9 @@ func (s Sysctl) same(want, got string) bool {
 	return sameValue(want, canonical(s.Key, got))
 }
 
-// parseNumber returns a parameter's value as a number. An unsigned 64-bit value that does not fit becomes the nearest int64:
+// ParseNumber returns a parameter's value as a number. An unsigned 64-bit value that does not fit becomes the nearest int64:
 // kernel.shmmax is 18446744073692774399 by default.
-func parseNumber(got string) (n int64, is bool) {
+func ParseNumber(got string) (n int64, is bool) {
 	n, err := strconv.ParseInt(got, 10, 64)
 	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
@@ -279,9 +250,9 @@ func (s Sysctl) override() string {
 	var attributes []string
 	switch {
 	case s.Value != "":
-		attributes = append(attributes, "value = "+literal(s.Value))
+		attributes = append(attributes, "value = "+Literal(s.Value))
 	case s.OneOf != nil:
-		attributes = append(attributes, fmt.Sprintf("one_of = [%s]", strings.Join(quoted(s.OneOf), ", ")))
+		attributes = append(attributes, fmt.Sprintf("one_of = [%s]", strings.Join(Quoted(s.OneOf), ", ")))
 	}
 	if s.Min != nil {
 		attributes = append(attributes, fmt.Sprintf("min = %d", *s.Min))
@@ -296,8 +267,8 @@ func (s Sysctl) override() string {
 	return fmt.Sprintf("override %q { %s }", name, attributes[0])
 }
 
-// literal returns a value as a policy has it: numbers without quotes.
-func literal(value string) string {
+// Literal returns a value as a policy has it: numbers without quotes.
+func Literal(value string) string {
 	if _, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return value
 	}
@@ -314,7 +285,7 @@ func (s Sysctl) Target(got string) string {
 	case s.OneOf != nil:
 		return s.OneOf[0]
 	}
-	n, is := parseNumber(got)
+	n, is := ParseNumber(got)
 	if s.Min == nil && s.Max == nil {
 		return got // the value depends on an unknown fact
 	}

@@ -74,7 +74,7 @@ func (r *reader) cost(e hcl.Expression) int {
 // costOf returns the size of the variable or fact that t names. The loop variable of a "for" costs nothing: its collection
 // is counted already.
 func (r *reader) costOf(t hcl.Traversal) int {
-	name := factName(t)
+	name := FactOf(t)
 	if variable, is := strings.CutPrefix(name, "var."); is {
 		return sizeOf(r.vars[variable])
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"nodegate/policy/kernels"
 )
 
 // isName reports whether s is 1 to most bytes of ASCII letters, digits and the given
@@ -26,7 +24,7 @@ type requirement[T any] interface {
 }
 
 // add decodes a block, and appends it with its unknown facts.
-func add[T any, P requirement[T]](l *loader, to *[]T, decode func(block) (T, bool), b block) {
+func add[T any, P requirement[T]](l *loader, to *[]T, decode func(Stanza) (T, bool), b Stanza) {
 	if one, ok := decode(b); ok {
 		*to = append(*to, one)
 		P(&(*to)[len(*to)-1]).metadata().Unknown = l.unknowns()
@@ -36,17 +34,15 @@ func add[T any, P requirement[T]](l *loader, to *[]T, decode func(block) (T, boo
 // decode evaluates the gathered blocks, in their order.
 func (l *loader) decode() {
 	p := l.policy
-	names := l.names
 	for _, b := range l.blocks {
 		l.unknown = nil
-		l.names = names && !l.isForOthers(b)
 		switch b.Type {
 		case "module":
 			add(l, &p.Modules, l.decodeModule, b)
 		case "sysctl":
 			add(l, &p.Sysctls, l.decodeSysctl, b)
 		case "sysfs":
-			add(l, &p.Sysfs, l.decodeSysfs, b)
+			add(l, &p.Sysfs, l.decodeSysctl, b)
 		case "link":
 			add(l, &p.Links, l.decodeLink, b)
 		case "check":
@@ -59,7 +55,6 @@ func (l *loader) decode() {
 			add(l, &p.Probes, l.decodeProbe, b)
 		}
 	}
-	l.names = names
 	if b := l.winner("publish", ""); b != nil {
 		p.Publish = l.decodePublish(*b)
 	}
@@ -83,18 +78,18 @@ func (r *reader) unknowns() string {
 	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
-func (r *reader) decodeProblem(b block) (Problem, bool) {
+func (r *reader) decodeProblem(b Stanza) (Problem, bool) {
 	about := r.decodeMetadata(b)
-	if b.get("severity") == nil {
+	if b.Get("severity") == nil {
 		about.Severity = ""
 	}
 	for _, name := range []string{"command", "timeout", "stages"} {
-		if b.get(name) != nil {
-			r.errorf(b.at(name), "Not a program", "Only check \"exec\" and \"exec.NAME\" have %s. Remove it, or rename the check.", name)
+		if b.Get(name) != nil {
+			r.errorf(b.At(name), "Not a program", "Only check \"exec\" and \"exec.NAME\" have %s. Remove it, or rename the check.", name)
 		}
 	}
 	if !slices.Contains(r.Checks, b.Name) {
-		instead := didYouMean(b.Name, r.Checks)
+		instead := DidYouMean(b.Name, r.Checks)
 		if kind, name, _ := strings.Cut(b.Name, "."); instead == "" && slices.Contains([]string{"module", "sysctl", "sysfs", "link", "probe"},
 			kind) {
 			instead = fmt.Sprintf(" It is a block of its own: %s %q { ... }", kind, name)
@@ -102,64 +97,42 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, instead)
 		return Problem{}, false
 	}
-	if r.AtBoot != nil && !slices.Contains(r.AtBoot, b.Name) {
-		r.checkHoldsNothing(about, b, "it is not a check of stage boot")
-	}
-	if r.catalogue != nil && about.Severity != Warn && b.get("when") == nil {
-		for _, rule := range kernels.About("check", b.Name) {
-			r.warnf(b.Range, "Waits for kubelet", "%s: %s.", b.Name, rule.Effect)
-		}
-	}
 	return Problem{about, b.Name}, true
 }
 
-func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
+func (r *reader) decodeSysctl(b Stanza) (Sysctl, bool) {
 	s := Sysctl{Metadata: r.decodeMetadata(b)}
 	before := len(r.diags)
 	key, err := b.parameterKey()
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}
-	if name, value, is := strings.Cut(b.Name, "="); is && r.catalogue != nil { // only in Lint: a node keeps its installed policy
-		r.errorf(b.Range, "Value in the name", "Write: sysctl %q { value = %s }", strings.TrimSpace(name), literal(strings.TrimSpace(value)))
-		return s, false
-	}
 	s.Key = key
-	r.checkWriteOnly(b, key)
-	r.checkPods(s, b)
-	if v, ok := r.value(b.get("value")); ok {
-		switch text, ok := r.parameter(v, b.at("value"), "value"); {
-		case ok && text == "" && (b.Type == "sysfs" || r.takesNumbers(s.Key)):
-			r.errorf(b.at("value"), "Wrong value", "%s is not empty. Write the value, or remove the block.", s.Key)
+	if v, ok := r.value(b.Get("value")); ok {
+		switch text, ok := r.parameter(v, b.At("value"), "value"); {
+		case ok && text == "" && b.Type == "sysfs":
+			r.errorf(b.At("value"), "Wrong value", "%s is not empty. Write the value, or remove the block.", s.Key)
 		case ok && text == "":
 			s.OneOf = []string{""} // Value "" is unset
 		default:
 			s.Value = canonical(s.Key, text)
 		}
 	}
-	if v, ok := r.value(b.get("one_of")); ok {
+	if v, ok := r.value(b.Get("one_of")); ok {
 		if list := v.Type().IsTupleType() || v.Type().IsListType(); !list || v.LengthInt() == 0 {
-			r.errorf(b.at("one_of"), "Wrong type", "one_of must be a list of values, the preferred one first: one_of = [1, 2].")
+			r.errorf(b.At("one_of"), "Wrong type", "one_of must be a list of values, the preferred one first: one_of = [1, 2].")
 		} else {
 			for _, e := range v.AsValueSlice() {
-				text, _ := r.parameter(e, b.at("one_of"), "each value of one_of")
+				text, _ := r.parameter(e, b.At("one_of"), "each value of one_of")
 				s.OneOf = append(s.OneOf, canonical(s.Key, text))
 			}
 		}
 	}
-	if s.Value != "" {
-		r.checkParameter(s.Key, b.Range, []string{s.Value}, b.at("value"))
-	} else {
-		r.checkParameter(s.Key, b.Range, s.OneOf, b.at("one_of"))
-	}
-	if n, ok := r.integer(b.get("min"), "min"); ok {
+	if n, ok := r.integer(b.Get("min"), "min"); ok {
 		s.Min = &n
 	}
-	if n, ok := r.integer(b.get("max"), "max"); ok {
+	if n, ok := r.integer(b.Get("max"), "max"); ok {
 		s.Max = &n
-	}
-	if at := slices.IndexFunc([]string{"min", "max"}, func(n string) bool { return b.get(n) != nil }); at >= 0 {
-		r.checkBounds(s.Key, b.at([]string{"min", "max"}[at]))
 	}
 	kinds := 0
 	for _, set := range []bool{s.Value != "", s.OneOf != nil, s.Min != nil || s.Max != nil} {
@@ -177,49 +150,36 @@ func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	case kinds > 1:
 		r.errorf(b.Range, "Too many values", "Give %s only one of value, one_of, or min and max.", b.Name)
 	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
-		r.errorf(b.at("min"), "Contradiction", "min is %d and max is %d: no value can satisfy both.", *s.Min, *s.Max)
+		r.errorf(b.At("min"), "Contradiction", "min is %d and max is %d: no value can satisfy both.", *s.Min, *s.Max)
 	}
 	return s, len(r.diags) == before && kinds == 1
 }
 
-func (r *reader) decodeGate(b block) Gate {
+func (r *reader) decodeGate(b Stanza) Gate {
 	g := defaultGate()
 	g.Range = b.Range
-	if u := r.text(b.get("unit"), "unit"); u != "" {
+	if u := r.text(b.Get("unit"), "unit"); u != "" {
 		isService := isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service"
 		switch {
-		case isService && u[0] == '@' && r.catalogue != nil:
-			r.errorf(b.at("unit"), "Not a service unit", "%q is the name of no unit: systemd wants a name before @.", u)
-		case isService && strings.HasSuffix(u, "@.service") && r.catalogue != nil:
-			r.errorf(b.at("unit"), "Not a service unit", "%q is a template, which systemd never starts. Name an instance, for example %q.", u,
-				strings.Replace(u, "@.", "@1.", 1))
 		case isService:
 			g.Unit = u
 		default:
-			r.errorf(b.at("unit"), "Not a service unit", "unit must name the service that waits, "+
-				"for example \"kubelet.service\" or \"k3s.service\"; %q is not the name of a service.%s", u, oddCharacter(u))
+			r.errorf(b.At("unit"), "Not a service unit", "unit must name the service that waits, "+
+				"for example \"kubelet.service\" or \"k3s.service\"; %q is not the name of a service.%s", u, OddCharacter(u))
 		}
 	}
-	g.UnitAt = b.at("unit")
-	g.MayLack = r.oneOf(b.get("unit_absent"), "unit_absent", "refuse", "allow") == "allow"
-	least := time.Duration(0)
-	if r.catalogue != nil { // only in Lint: a node keeps accepting its installed policy
-		least = 10 * time.Millisecond
-	}
-	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, least, time.Hour)
-	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
-	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
-	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
-	g.Enforce = Severity(r.oneOf(b.get("enforce"), "enforce", string(Block), string(Warn)))
-	g.OnHeld = r.command(b.get("on_held"), "on_held")
-	r.checkProgram("on_held", g.OnHeld, b.at("on_held"))
-	if r.names {
-		r.checkGate(g, b)
-	}
+	g.UnitAt = b.At("unit")
+	g.MayLack = r.oneOf(b.Get("unit_absent"), "unit_absent", "refuse", "allow") == "allow"
+	g.Budget = r.duration(b.Get("budget"), "budget", g.Budget, 10*time.Millisecond, time.Hour)
+	g.Interval = r.duration(b.Get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
+	g.OnTimeout = OnTimeout(r.oneOf(b.Get("on_timeout"), "on_timeout", string(Hold), string(Release)))
+	g.Repair = r.flag(b.Get("repair"), "repair", g.Repair)
+	g.Enforce = Severity(r.oneOf(b.Get("enforce"), "enforce", string(Block), string(Warn)))
+	g.OnHeld = r.command(b.Get("on_held"), "on_held")
 	return g
 }
 
-func (r *reader) decodeMatch(link block) Match {
+func (r *reader) decodeMatch(link Stanza) Match {
 	if blocks := link.Blocks; len(blocks) != 1 {
 		if len(blocks) == 0 && r.hasMistake(link.Body) {
 			return Match{}
@@ -231,12 +191,11 @@ func (r *reader) decodeMatch(link block) Match {
 	before := len(r.diags)
 	b := r.openBlock(link.Blocks[0], nil)
 	m := Match{
-		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
-		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
+		Name: r.text(b.Get("name"), "name"), Kind: r.text(b.Get("kind"), "kind"), Driver: r.text(b.Get("driver"), "driver"),
+		DefaultRoute: r.flag(b.Get("default_route"), "default_route", false),
 	}
-	r.checkMatch(m, b)
 	if _, err := path.Match(m.Name, ""); err != nil {
-		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
+		r.errorf(b.At("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
 	if m == (Match{}) && len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 {
 		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; "+

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
@@ -95,4 +96,9 @@ func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 	if len(line) <= 120 && strings.TrimSpace(line) != "..." {
 		fmt.Fprintf(w, "    %s\n    %s%s\n", line, strings.Repeat(" ", at.Column-1), strings.Repeat("^", marks))
 	}
+}
+
+// RuleID returns the id of a kind of message, from its summary: "harmful-value".
+func RuleID(summary string) string {
+	return cmp.Or(strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(summary, "."), " ", "-")), "advice")
 }

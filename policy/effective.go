@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-
-	"github.com/hashicorp/hcl/v2"
 )
 
 // Requirement is one demand of a merged policy.
@@ -139,68 +136,4 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// Advice returns warnings about parts of a policy that are valid but probably not intended.
-func (p *Policy) Advice() hcl.Diagnostics {
-	const noReason = " blocks kubelet's start without a reason; write one for the operator who finds the node held"
-	var all hcl.Diagnostics
-	parameters := slices.Concat(p.Sysctls, p.Sysfs)
-	add := func(a Metadata, what string) {
-		if a.Rank != ofBuiltin {
-			all = append(all, &hcl.Diagnostic{Severity: hcl.DiagWarning, Detail: what, Subject: &a.Range})
-		}
-	}
-	for _, m := range p.Modules {
-		i := slices.IndexFunc(parameters, func(s Sysctl) bool { return ModuleOf(s.Key) == m.Name && !s.Off })
-		asked := slices.ContainsFunc(p.Modules, func(o Module) bool { return o.Name == m.Name && !o.Off })
-		if i >= 0 && !asked {
-			at := m.Range
-			if m.Override.Filename != "" {
-				at = m.Override
-			}
-			add(Metadata{Range: at}, "module "+m.Name+" is switched off, but "+parameters[i].Key.String()+
-				" exists only with it: a node without the module is held. Switch off both")
-		}
-	}
-	late := func(m Metadata, what string) {
-		for _, fact := range []string{"cni.name", "kube_proxy.mode"} {
-			if m.Severity == Block && slices.Contains(strings.Split(m.Unknown, ", "), fact) {
-				add(m, what+" depends on "+fact+", which is unknown on a new node until kubelet has run: the gate would hold kubelet for ever. "+
-					"Write severity = \"warn\", unless the image contains the configuration that the fact is read from")
-			}
-		}
-	}
-	for _, s := range parameters {
-		late(s.Metadata, s.Key.String())
-	}
-	for _, m := range p.Modules {
-		if !slices.ContainsFunc(parameters, func(s Sysctl) bool { return s.Range == m.Range }) { // otherwise reported above
-			late(m.Metadata, "module "+m.Name)
-		}
-	}
-	for _, l := range p.Links {
-		late(l.Metadata, "link "+l.Name)
-	}
-	for _, s := range parameters {
-		if s.Reason == "" && s.Severity == Block && !s.Off {
-			add(s.Metadata, s.Key.String()+noReason)
-		}
-	}
-	for _, l := range p.Links {
-		if l.Match == (Match{Name: "*"}) {
-			add(l.Metadata, "link "+l.Name+" matches every interface, including the veths of Pods")
-		}
-		if l.Severity == Block && l.Reason == "" {
-			add(l.Metadata, "link "+l.Name+noReason)
-		}
-	}
-	if len(p.Modules)+len(parameters)+len(p.Links)+len(p.Problems)+len(p.Execs)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
-		add(Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
-			"the policy requires nothing, so every node passes. Start with: use \"kubernetes\" {}")
-	}
-	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
-		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs the node nor holds kubelet: it only delays kubelet's start")
-	}
-	return all
 }

@@ -65,7 +65,7 @@ func GivenFacts(given []string) (func(name string) (any, bool), error) {
 type vocabulary struct {
 	plain, withFacts map[string]function.Function // for expressions without and with facts
 	facts            map[string]cty.Type
-	named            map[hcl.Expression][]string // only in Lint: the facts of expressions that were evaluated before
+	named            map[hcl.Expression][]string // only for Unmerged: the facts of expressions that were evaluated before
 }
 
 func newVocabulary() *vocabulary {
@@ -98,7 +98,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 	var wrong, all []string
 	ok = true
 	for _, t := range named {
-		name := factName(t)
+		name := FactOf(t)
 		root, attr, _ := strings.Cut(name, ".")
 		if root == "var" {
 			v, declared := r.vars[attr]
@@ -107,7 +107,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 			}
 			if !declared {
 				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %[1]q; declare it: variable %[1]q { default = VALUE }.%[2]s",
-					attr, didYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
+					attr, DidYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
 				ok = false
 			}
 			continue
@@ -137,7 +137,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 		if !known {
 			meant := map[string]string{"node.os": "os.id", "node.distribution": "os.id", "os.name": "os.id", "os.family": "os.id"}[name]
 			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s. Known facts: %s.%s",
-				name, strings.Join(FactNames(), ", "), didYouMean(cmp.Or(meant, name), FactNames()))
+				name, strings.Join(FactNames(), ", "), DidYouMean(cmp.Or(meant, name), FactNames()))
 			ok = false
 			continue
 		}
@@ -216,4 +216,23 @@ func (r *reader) factValue(name string, typ cty.Type) cty.Value {
 		}
 	}
 	return cty.UnknownVal(typ)
+}
+
+// FactOf returns the name of the fact or variable that a traversal reads: "kernel.version", "var.name".
+func FactOf(t hcl.Traversal) string {
+	if len(t) > 1 {
+		if a, is := t[1].(hcl.TraverseAttr); is {
+			return t.RootName() + "." + a.Name
+		}
+	}
+	return t.RootName() + "."
+}
+
+// leadingVersion returns the fact kernel.version of a release: 6.1.0 of 6.1.0-28-amd64.
+func leadingVersion(release string) string {
+	end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+	if end < 0 {
+		return release
+	}
+	return release[:end]
 }

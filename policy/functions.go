@@ -31,7 +31,7 @@ func versionAtLeast(facts bool) function.Function {
 			var numbers [2][]int
 			for i, arg := range args {
 				var err error
-				numbers[i], err = versionNumbers(arg.AsString())
+				numbers[i], err = VersionNumbers(arg.AsString())
 				if err != nil && facts {
 					return cty.UnknownVal(cty.Bool), nil
 				}
@@ -54,7 +54,7 @@ func versionAtLeast(facts bool) function.Function {
 	})
 }
 
-func versionNumbers(s string) ([]int, error) {
+func VersionNumbers(s string) ([]int, error) {
 	end := strings.IndexFunc(strings.TrimPrefix(s, "v"), func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	digits := strings.TrimPrefix(s, "v")
 	if end >= 0 {

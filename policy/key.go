@@ -66,15 +66,6 @@ func (k Key) String() string {
 	return swapSeparators(string(k))
 }
 
-// dotted returns the key with the components that may be a link's name, in the place of one, as one component.
-func (k Key) dotted() Key {
-	parts := strings.Split(string(k), "/")
-	if last := len(parts) - 1; last > 4 && (parts[2] == "conf" || parts[2] == "neigh") {
-		return Key(strings.Join(append(parts[:3], strings.Join(parts[3:last], "."), parts[last]), "/"))
-	}
-	return k
-}
-
 // swapSeparators replaces dots by slashes and slashes by dots.
 func swapSeparators(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -17,8 +17,8 @@ import (
 // LinkSetting is one value that a link must have.
 type LinkSetting struct {
 	Kind LinkKind
-	// Name is "" for the MTU. An offload has the name that the author wrote, and channels, ring and coalesce have the name that ethtool
-	// takes. In the path of a parameter, the first component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
+	// Name is "" for a scalar such as the MTU. An offload has the name that the author wrote, and channels, ring and coalesce have
+	// ethtool's. In the path of a parameter, the first component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
 	Name     string
 	Value    string   // "on", "1450", "max"
 	Features []string // of an offload: the kernel's names for it
@@ -41,7 +41,7 @@ const (
 
 // linkKinds returns the kinds in the order in which they are reported.
 func linkKinds() []LinkKind {
-	all := []LinkKind{Offload, MTU}
+	all := []LinkKind{Offload}
 	for _, k := range ethtool.Kinds() {
 		if k.Name != ethtool.Offload {
 			all = append(all, LinkKind(k.Name))
@@ -65,6 +65,14 @@ func (k LinkKind) Resets() bool { return ethtool.Of(string(k)).Resets }
 // IsParameter reports whether the settings of this kind are files, below /proc/sys or /sys.
 func (k LinkKind) IsParameter() bool { return k == LinkSysctls || k == LinkSysfs }
 
+// IsScalar reports whether a setting of this kind is one number, without a name: the MTU.
+func (k LinkKind) IsScalar() bool { return ethtool.Of(string(k)).IsScalar() }
+
+// Command returns the command of ip(8) that sets a scalar of a link.
+func (k LinkKind) Command(link, value string) string {
+	return strings.NewReplacer("LINK", link, "VALUE", value).Replace(ethtool.Of(string(k)).Command)
+}
+
 // Flag returns the flag of ethtool(8) that changes settings of this kind, or "".
 func (k LinkKind) Flag() string { return ethtool.Of(string(k)).Flag }
 
@@ -73,10 +81,11 @@ func (s LinkSetting) Label() string {
 	switch s.Kind {
 	case Offload:
 		return s.Name
-	case MTU:
-		return string(MTU)
 	case LinkSysctls, LinkSysfs:
 		return Key(s.Name).String()
+	}
+	if s.Kind.IsScalar() {
+		return string(s.Kind)
 	}
 	return string(s.Kind) + "." + s.Name
 }
@@ -104,25 +113,25 @@ func (s LinkSetting) contradicts(o LinkSetting) string {
 }
 
 // decodeSettings reads the settings of a link block.
-func (r *reader) decodeSettings(b block) []LinkSetting {
+func (r *reader) decodeSettings(b Stanza) []LinkSetting {
 	var all []LinkSetting
 	for _, kind := range linkKinds() {
 		name := string(kind)
-		if kind == MTU {
-			if n, ok := r.integer(b.get(name), name); ok {
-				if n < 68 || n > 65535 {
-					r.errorf(b.at(name), "Out of range", "mtu must be between 68 and 65535 bytes; this is %d.", n)
+		if k := ethtool.Of(name); k.IsScalar() {
+			if n, ok := r.integer(b.Get(name), name); ok {
+				if n < k.Least || n > k.Most {
+					r.errorf(b.At(name), "Out of range", "%s must be between %d and %d%s; this is %d.", name, k.Least, k.Most, k.Unit, n)
 				}
 				all = append(all, LinkSetting{Kind: kind, Value: strconv.FormatInt(n, 10)})
 			}
 			continue
 		}
-		v, ok := r.value(b.get(name))
+		v, ok := r.value(b.Get(name))
 		if !ok {
 			continue
 		}
 		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			r.errorf(b.at(name), "Wrong type", "%s must be a map from %s.", name, cmp.Or(ethtool.Of(name).Like, map[LinkKind]string{
+			r.errorf(b.At(name), "Wrong type", "%s must be a map from %s.", name, cmp.Or(ethtool.Of(name).Like, map[LinkKind]string{
 				LinkSysctls: "key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }",
 				LinkSysfs:   "path to value, with * for the interface: sysfs = { \"class/net/*/threaded\" = 1 }",
 			}[kind]))
@@ -138,7 +147,7 @@ func (r *reader) decodeSettings(b block) []LinkSetting {
 		for i, s := range some {
 			for _, o := range some[:i] {
 				if s.contradicts(o) != "" {
-					r.errorf(b.at(name), "Contradiction", "%s and %s both set %s, one on and one off. Remove one of the two.",
+					r.errorf(b.At(name), "Contradiction", "%s and %s both set %s, one on and one off. Remove one of the two.",
 						o.Name, s.Name, strings.TrimPrefix(s.contradicts(o), "offload "))
 				}
 			}
@@ -149,21 +158,21 @@ func (r *reader) decodeSettings(b block) []LinkSetting {
 }
 
 // decodeSetting reads the entry of a setting's map, whose kind and name are set.
-func (r *reader) decodeSetting(b block, s *LinkSetting, v cty.Value) bool {
-	at := b.at(string(s.Kind))
+func (r *reader) decodeSetting(b Stanza, s *LinkSetting, v cty.Value) bool {
+	at := b.At(string(s.Kind))
 	switch s.Kind {
 	case LinkSysctls, LinkSysfs:
 		return r.decodeLinkParameter(b, s, v)
 	case Offload:
 		if s.Features, s.Group = offloadNames(s.Name); s.Features == nil {
 			r.errorf(at, "Unknown offload", "%q is neither a feature that `ethtool -k` prints nor one of its group names.%s",
-				s.Name, didYouMean(s.Name, knownOffloads()))
+				s.Name, DidYouMean(s.Name, KnownOffloads()))
 			return false
 		}
 	default:
 		if names := slices.Sorted(slices.Values(ethtool.Of(string(s.Kind)).Numbers)); !slices.Contains(names, s.Name) {
 			r.errorf(at, "Unknown "+string(s.Kind)+" setting", "%q is not a name that ethtool uses for %s; known names: %s.%s", s.Name, s.Kind,
-				strings.Join(names, ", "), didYouMean(s.Name, names))
+				strings.Join(names, ", "), DidYouMean(s.Name, names))
 			return false
 		}
 	}
@@ -194,16 +203,14 @@ func (r *reader) decodeSetting(b block, s *LinkSetting, v cty.Value) bool {
 	return false
 }
 
-func (r *reader) decodeLinkParameter(b block, s *LinkSetting, v cty.Value) bool {
-	at, parse := b.at(string(s.Kind)), ParseKey
+func (r *reader) decodeLinkParameter(b Stanza, s *LinkSetting, v cty.Value) bool {
+	at, parse := b.At(string(s.Kind)), ParseKey
 	if s.Kind == LinkSysfs {
 		parse = parseAttribute
 	}
 	key, err := parse(s.Name)
-	if err != nil && s.Kind == LinkSysctls && r.catalogue != nil {
-		if whole := r.catalogue.Matching("net/*/*/[*]/" + s.Name); whole != nil {
-			err = fmt.Errorf("%q is the last part of a name. Write the whole name: %q", s.Name, Key(whole[0]))
-		}
+	if s.Kind == LinkSysctls && !strings.ContainsAny(s.Name, "./") {
+		err = fmt.Errorf("%q is the last part of a name. Write the whole name: \"net.ipv4.conf.*.%[1]s\"", s.Name)
 	}
 	if err != nil {
 		r.errorf(at, "Not a kernel parameter", "%s.", err)
@@ -220,8 +227,6 @@ func (r *reader) decodeLinkParameter(b block, s *LinkSetting, v cty.Value) bool 
 		return false
 	}
 	text, ok := r.parameter(v, at, s.Name)
-	if s.Name, s.Value = string(key), text; ok && s.Kind == LinkSysctls {
-		r.checkParameter(key, at, []string{text}, at)
-	}
+	s.Name, s.Value = string(key), text
 	return ok
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // Options holds the inputs of a policy other than its files.
@@ -56,14 +57,46 @@ func Read(files []File, o Options) Source { return Source{read(files, o)} }
 func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostics) {
 	node := s.forNode(fact)
 	node.evaluate()
-	return node.policy, append(slices.Clone(s.diags), node.diags...)
+	return node.policy, node.diags
+}
+
+// Stanzas returns the blocks of all files, as the overrides change them.
+func (s Source) Stanzas() []Stanza { return s.blocks }
+
+// Unmerged returns the requirements of blocks for a node with these facts, before they are merged, and all mistakes in them. The policy is
+// nil if evaluating it costs too much. The first call must be for all blocks; it counts the cost. It is not safe for concurrent use.
+func (s Source) Unmerged(blocks []Stanza, fact func(name string) (any, bool)) (*Policy, hcl.Diagnostics) {
+	node := s.forNode(fact)
+	node.blocks = blocks
+	if node.paid = s.words.named != nil; !node.paid {
+		s.words.named = map[hcl.Expression][]string{}
+	}
+	node.decode()
+	if s.stopped || node.stopped {
+		return nil, node.diags
+	}
+	return node.policy, node.diags
+}
+
+// Value returns the value of an expression on a node with these facts. It returns false if the value is wrong or unknown.
+func (s Source) Value(e hcl.Expression, fact func(name string) (any, bool)) (cty.Value, bool, hcl.Diagnostics) {
+	node := s.forNode(fact)
+	v, known := node.value(e)
+	return v, known, node.diags[len(s.diags):]
+}
+
+// Scope returns the functions, variables and facts that an expression can name, with all facts unknown. It returns false if the expression
+// names something else, which is a mistake that Unmerged returns.
+func (s Source) Scope(e hcl.Expression) (*hcl.EvalContext, bool) {
+	scope, _, ok := s.forNode(nil).scopeFor(e)
+	return scope, ok
 }
 
 // forNode returns a loader of the same blocks for a node with these facts.
 func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
 	p := &Policy{Files: l.policy.Files, Digest: l.policy.Digest, Version: l.policy.Version}
 	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: p}
-	node.catalogue, node.Fact = l.catalogue, fact
+	node.Fact, node.diags = fact, slices.Clone(l.diags)
 	return node
 }
 
@@ -79,7 +112,6 @@ func read(files []File, o Options) *loader {
 	l.policy.Digest = hex.EncodeToString(l.sum[:6])
 	l.rankBases(files)
 	l.readVariables()
-	l.readLint()
 	l.applyOverrides()
 	return l
 }
@@ -87,34 +119,35 @@ func read(files []File, o Options) *loader {
 // evaluate builds the policy from the blocks.
 func (l *loader) evaluate() {
 	l.decode()
-	l.conclude()
+	if diags := l.policy.Merge(); !l.stopped {
+		l.diags = append(l.diags, diags...)
+	}
 }
 
-// conclude merges the requirements that the blocks contain, and adds those that follow from them.
-func (l *loader) conclude() {
-	l.policy.mergeDuplicates(l.reader)
-	l.policy.inferModules()
-	l.policy.setDefaultDrift()
+// Merge merges the requirements of one name, adds those that follow from others, and returns the contradictions.
+func (p *Policy) Merge() hcl.Diagnostics {
+	r := &reader{}
+	p.mergeDuplicates(r)
+	p.inferModules()
+	p.setDefaultDrift()
+	return r.diags
 }
 
 // loader gathers the blocks of all files before it evaluates them: any file may contain a variable or an override.
 type loader struct {
 	*reader
 	used   map[string]bool // built-in policies that are read already
-	blocks []block
+	blocks []Stanza
 	policy *Policy
 	sum    [sha256.Size]byte // of all texts so far
 	size   int               // bytes of the files so far, without the built-in ones
-	bases  []block           // use blocks that name a file
-	// Only in Lint:
-	acknowledging []hcl.Expression // of the lint blocks
-	acknowledged  [][2]string      // a warning's id, and a glob for the name of its block
+	bases  []Stanza          // use blocks that name a file
 }
 
 // parse reads the blocks of a file, and the blocks of the built-in policies that it uses.
 func (l *loader) parse(f File, rank int) {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	if rank != ofBuiltin {
+	if rank != OfBuiltin {
 		l.size += len(f.Text)
 	}
 	switch {
@@ -172,7 +205,7 @@ func (l *loader) parse(f File, rank int) {
 
 func (l *loader) addText(text []byte) { l.sum = sha256.Sum256(append(l.sum[:], text...)) }
 
-func (l *loader) useBuiltin(b block) {
+func (l *loader) useBuiltin(b Stanza) {
 	f, err := Builtin(b.Name)
 	switch {
 	case strings.HasPrefix(b.Name, "./"):
@@ -181,10 +214,10 @@ func (l *loader) useBuiltin(b block) {
 		l.errorf(b.Range, "Not a file of this directory", "A base is beside the file that uses it. Write: use %q {}", "./"+path.Base(b.Name))
 	case err != nil:
 		l.errorf(b.Range, "Unknown policy", "There is no built-in policy %q. Known policies: %s.%s",
-			b.Name, strings.Join(Builtins(), ", "), didYouMean(b.Name, Builtins()))
+			b.Name, strings.Join(Builtins(), ", "), DidYouMean(b.Name, Builtins()))
 	case !l.used[b.Name]:
 		l.used[b.Name] = true
-		l.parse(f, ofBuiltin)
+		l.parse(f, OfBuiltin)
 	}
 }
 

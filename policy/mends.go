@@ -43,7 +43,7 @@ func mendUnknown(diags hcl.Diagnostics, owner, label string, s *hcl.BodySchema, 
 		case mendLabel(d), !quoted:
 			continue
 		case d.Summary == "Unsupported argument" && slices.Contains(blocks, name):
-			d.Detail = fmt.Sprintf("%s is a block, without =. Write: %s", name, lineOf(name))
+			d.Detail = fmt.Sprintf("%s is a block, without =. Write: %s", name, LineOf(name))
 			continue
 		case d.Summary == "Unsupported block type" && slices.Contains(attributes, name):
 			d.Detail = fmt.Sprintf("%s is an attribute: put = before {. Write: %[1]s = { ... }", name)
@@ -54,7 +54,7 @@ func mendUnknown(diags hcl.Diagnostics, owner, label string, s *hcl.BodySchema, 
 			d.Detail = fmt.Sprintf("A %s block has nothing in its braces. Write: %[1]s %q {}", owner, label)
 			continue
 		}
-		hint := didYouMean(name, known)
+		hint := DidYouMean(name, known)
 		_, value, _ := strings.Cut(strings.SplitN(rest, "\n", 2)[0], "=")
 		if write := insteadOf(owner, label, name, strings.Trim(value, " \t\r}")); write != "" {
 			hint = " Write: " + write + "."
@@ -100,15 +100,15 @@ func mendLabel(d *hcl.Diagnostic) bool {
 	if m == nil {
 		return false
 	}
-	d.Detail = "Write one name, in quotes, before {: " + lineOf(m[1])
+	d.Detail = "Write one name, in quotes, before {: " + LineOf(m[1])
 	if isNameless(m[1]) {
 		d.Detail = fmt.Sprintf("A %s block has no name. Write: %[1]s {", m[1])
 	}
 	return true
 }
 
-// lineOf returns a block of the type, in one line.
-func lineOf(blockType string) string {
+// LineOf returns a block of the type, in one line.
+func LineOf(blockType string) string {
 	return cmp.Or(map[string]string{
 		"use": `use "kubernetes" {}`, "match": `match { name = "eth*" }`, "module": `module "br_netfilter" {}`,
 		"sysctl": `sysctl "net.ipv4.ip_forward" { value = 1 }`, "sysctls": `sysctls { values = { "net.ipv4.ip_forward" = 1 } }`,
@@ -124,13 +124,13 @@ func lineOf(blockType string) string {
 func insteadOf(owner, label, name, value string) string {
 	const program = `check "exec.NAME" { command = ["/usr/bin/systemctl", "is-active", "X.service"] } ` +
 		"(a policy sets no services, packages or files)"
-	off := fmt.Sprintf("when = false; for a built-in requirement, override %q { when = false }", block{Type: owner, Name: label}.checkName())
+	off := fmt.Sprintf("when = false; for a built-in requirement, override %q { when = false }", Stanza{Type: owner, Name: label}.CheckName())
 	words := map[string]string{
-		"include": lineOf("use"), "import": lineOf("use"), "extends": lineOf("use"), "policy": lineOf("use"),
+		"include": LineOf("use"), "import": LineOf("use"), "extends": LineOf("use"), "policy": LineOf("use"),
 		"service": program, "unit": program, "package": program, "file": program, "exec": program, "command": program,
-		"swap": lineOf("check"), "ethtool": lineOf("link"), "offload": lineOf("link"), "interface": lineOf("link"),
-		"modules": lineOf("module"), "kernel_modules": lineOf("module"), "kernel_module": lineOf("module"), "modprobe": lineOf("module"),
-		"locals": lineOf("variable"), "variables": lineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
+		"swap": LineOf("check"), "ethtool": LineOf("link"), "offload": LineOf("link"), "interface": LineOf("link"),
+		"modules": LineOf("module"), "kernel_modules": LineOf("module"), "kernel_module": LineOf("module"), "modprobe": LineOf("module"),
+		"locals": LineOf("variable"), "variables": LineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
 		"kubelet":   `gate { unit = "kubelet.service" }`,
 		"terraform": `required_version = ">= 0.1", at the top level of the file`,
 		"nodegate":  "its blocks at the top level of the file", "acknowledge": `lint { allow = ["RULE:NAME"] }`,
@@ -169,7 +169,7 @@ func insteadOf(owner, label, name, value string) string {
 // settingInstead returns the map for a word of ethtool(8), or "". Some words are features and also numbers, such as rx.
 func settingInstead(name, value string) string {
 	number := strings.Trim(value, `"`)
-	if _, err := strconv.Atoi(number); err != nil && slices.Contains(knownOffloads(), name) {
+	if _, err := strconv.Atoi(number); err != nil && slices.Contains(KnownOffloads(), name) {
 		return fmt.Sprintf("offload = { %s = false }", name)
 	}
 	for _, kind := range slices.Backward(ethtool.Kinds()) { // of rings and channels with one name, rings are meant
@@ -249,9 +249,9 @@ func lineMends() [][3]string {
 		{"Invalid single-argument", "",
 			"Only one attribute fits on the line of its block. Write each attribute on a line of its own, and } on the last."},
 		{"", `^\s+(\w+)\s*:\s*(\S.*)$`, "Write: $1 = $2"},
-		{"", `^\s*\{`, "This is JSON; a policy is HCL. Write: " + lineOf("module")},
+		{"", `^\s*\{`, "This is JSON; a policy is HCL. Write: " + LineOf("module")},
 		{"", `^---|^\s*- |^\s*[\w.-]+\s*:`,
-			"This is YAML; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl") + ", " + lineOf("gate")},
+			"This is YAML; a policy is HCL. Write: " + LineOf("module") + ", " + LineOf("sysctl") + ", " + LineOf("gate")},
 	}
 }
 
@@ -264,7 +264,7 @@ func lineInstead(line, context string) string {
 		return "Write: " + regexp.MustCompile(`^(\w+)\s*:\s+`).ReplaceAllString(line, "$1 = ")
 	}
 	sysctl := func(key, value string) string {
-		return fmt.Sprintf("Write: sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
+		return fmt.Sprintf("Write: sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), Literal(strings.Trim(value, `"'`)))
 	}
 	if !strings.HasSuffix(context, " in sysctls") {
 		if m := find(`^\s*-?"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*([^\s$=].*)$`); m != nil {
@@ -275,16 +275,16 @@ func lineInstead(line, context string) string {
 		return sysctl(m[1], m[2])
 	}
 	if find(`^\[[A-Z]\w*\]$`) != nil {
-		return "This is a unit of systemd; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl")
+		return "This is a unit of systemd; a policy is HCL. Write: " + LineOf("module") + ", " + LineOf("sysctl")
 	}
 	if m := find(`^\[+"?([a-z]+)`); m != nil {
-		return "This is TOML or INI; a policy is HCL. Write: " + lineOf(m[1])
+		return "This is TOML or INI; a policy is HCL. Write: " + LineOf(m[1])
 	}
 	if m := find(`^\s*(budget|interval|every|settle|timeout)\s*=\s*(\d+(?:ms|s|m|h))$`); m != nil {
 		return fmt.Sprintf("Write: %s = %q", m[1], m[2])
 	}
-	if m := find(`^\s*(\w+)\s*=\s*(\d\w+)$`); m != nil && bytesOf(m[2], ifCounted) != "" {
-		return strings.TrimSpace(bytesOf(m[2], ifCounted))
+	if m := find(`^\s*(\w+)\s*=\s*(\d\w+)$`); m != nil && BytesOf(m[2], IfCounted) != "" {
+		return strings.TrimSpace(BytesOf(m[2], IfCounted))
 	} else if m != nil {
 		if n, err := strconv.ParseInt(m[2], 0, 64); err == nil {
 			return fmt.Sprintf("Write: %s = %d", m[1], n)
@@ -319,7 +319,7 @@ func inQuotes(e hcl.Expression, suffix string) string {
 	switch e := e.(type) {
 	case *hclsyntax.LiteralValueExpr:
 		if e.Val.Type() == cty.Number {
-			return fmt.Sprintf("Write %q.", numberText(e, e.Val)+suffix)
+			return fmt.Sprintf("Write %q.", NumberText(e, e.Val)+suffix)
 		}
 	case *hclsyntax.TupleConsExpr:
 		return "Write one string, without brackets."
@@ -327,8 +327,8 @@ func inQuotes(e hcl.Expression, suffix string) string {
 	return "Write it in quotes."
 }
 
-// numberText returns a number as the author wrote it. HCL drops the final zeros of 5.10, and keeps the width.
-func numberText(e hcl.Expression, v cty.Value) string {
+// NumberText returns a number as the author wrote it. HCL drops the final zeros of 5.10, and keeps the width.
+func NumberText(e hcl.Expression, v cty.Value) string {
 	text := v.AsBigFloat().Text('f', -1)
 	if _, is := e.(*hclsyntax.LiteralValueExpr); is {
 		whole, _, _ := strings.Cut(text, ".")
@@ -337,11 +337,11 @@ func numberText(e hcl.Expression, v cty.Value) string {
 	return text
 }
 
-// ifCounted restricts a number to the parameters for which it is right; some count pages.
-const ifCounted = ", if it counts bytes or entries"
+// IfCounted restricts a number to the parameters for which it is right; some count pages.
+const IfCounted = ", if it counts bytes or entries"
 
-// bytesOf returns the number to write for a size such as 16M or 1 GiB, and a condition.
-func bytesOf(size, condition string) string {
+// BytesOf returns the number to write for a size such as 16M or 1 GiB, and a condition.
+func BytesOf(size, condition string) string {
 	m := regexp.MustCompile(`^\s*(\d{1,6})\s*([KMGkmg])i?[Bb]?$`).FindStringSubmatch(size)
 	if m == nil {
 		return ""

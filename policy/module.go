@@ -66,61 +66,47 @@ func (m Module) ModprobeLines() []string {
 	return nil
 }
 
-func (r *reader) decodeModule(b block) (Module, bool) {
+func (r *reader) decodeModule(b Stanza) (Module, bool) {
 	about := r.decodeMetadata(b)
 	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
 		r.errorf(b.Range, "Not a module name", "Write the name of a kernel module as `lsmod` prints it, in letters, digits, - and _; "+
-			"%q is not such a name.%s", b.Name, oddCharacter(b.Name))
+			"%q is not such a name.%s", b.Name, OddCharacter(b.Name))
 		return Module{}, false
 	}
 	before := len(r.diags)
-	m := Module{Metadata: about, Name: strings.ReplaceAll(b.Name, "-", "_"), Absent: r.flag(b.get("absent"), "absent", false)}
+	m := Module{Metadata: about, Name: strings.ReplaceAll(b.Name, "-", "_"), Absent: r.flag(b.Get("absent"), "absent", false)}
 	m.Options = r.decodeModuleOptions(b)
-	if !m.Absent { // a module that no kernel has does not load
-		r.checkModule(b)
-	}
-	if at := b.at("absent"); m.Absent && !m.Off && b.Rank == ofBuiltin && !strings.HasPrefix(at.Filename, "builtin:") && r.catalogue != nil {
-		r.warnf(at, "Harmful value", "Module %s must not load, but %s requires it. If a node does not need it, write when = false instead.%s",
-			m.Name, place(b.Range), ifWanted("Harmful value", Key(m.Name)))
-	}
-	switch {
-	case m.Absent && m.Options != nil:
-		r.errorf(b.at("options"), "Contradiction", "A module that must not load takes no options. Remove options or absent.")
-	case m.Absent && r.catalogue != nil && r.Fact == nil && len(r.unknown) > 0:
-		r.errorf(b.Range, "Depends on the node", "install writes modprobe.d, and the disk may become another machine's: a block with absent "+
-			"must not depend on %s. A module that a machine does not have satisfies it.", r.unknowns())
+	if m.Absent && m.Options != nil {
+		r.errorf(b.At("options"), "Contradiction", "A module that must not load takes no options. Remove options or absent.")
 	}
 	return m, len(r.diags) == before
 }
 
-func (r *reader) decodeModuleOptions(b block) []ModuleOption {
-	v, ok := r.value(b.get("options"))
+func (r *reader) decodeModuleOptions(b Stanza) []ModuleOption {
+	v, ok := r.value(b.Get("options"))
 	if !ok {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() || v.LengthInt() == 0 {
-		r.errorf(b.at("options"), "Wrong type",
+		r.errorf(b.At("options"), "Wrong type",
 			"options must be a map from a parameter of the module to its value: options = { hashsize = 65536 }.")
 		return nil
 	}
 	var all []ModuleOption
 	for name, value := range v.AsValueMap() {
 		if !isName(name, 63, "-_") {
-			r.errorf(b.at("options"), "Not a parameter", "Write the parameters of the module as `modinfo -p` prints them; %q is not one.%s", name,
-				oddCharacter(name))
+			r.errorf(b.At("options"), "Not a parameter", "Write the parameters of the module as `modinfo -p` prints them; %q is not one.%s", name,
+				OddCharacter(name))
 			continue
 		}
 		if !value.IsNull() && value.Type() == cty.Bool { // param_set_bool of kernel/params.c
 			value = cty.StringVal(map[bool]string{true: "Y", false: "N"}[value.True()])
 		}
-		text, ok := r.parameter(value, b.at("options"), name)
+		text, ok := r.parameter(value, b.At("options"), name)
 		if ok && strings.ContainsAny(text, " \"'\\#") {
-			r.errorf(b.at("options"), "Wrong value",
+			r.errorf(b.At("options"), "Wrong value",
 				"The value of %s must not contain spaces, quotes, # or backslashes: modprobe.d would split it.", name)
 			continue
-		}
-		if r.catalogue != nil {
-			r.checkOctal(Key(name), text, b.at("options"))
 		}
 		all = append(all, ModuleOption{strings.ReplaceAll(name, "-", "_"), text})
 	}
@@ -146,11 +132,11 @@ func (r *reader) mergeModules(all []Module) []Module {
 			if here.Rank < other.Rank {
 				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, here.Absent)
 			}
-			if here.Absent && other.Rank == ofBuiltin {
+			if here.Absent && other.Rank == OfBuiltin {
 				remedy = "Remove your block, because nodes need the module: " + other.Reason
 			}
 			r.errorf(here.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, here.Want(), other.Want(),
-				place(other.Range), remedy)
+				Place(other.Range), remedy)
 			continue
 		}
 		options := slices.Clone(first.Options)
@@ -161,7 +147,7 @@ func (r *reader) mergeModules(all []Module) []Module {
 				options = append(options, o)
 			case options[k] != o:
 				r.errorf(m.Range, "Contradiction", "Option %s of module %s is %s here, but %s at %s. Remove one of the two.",
-					o.Name, m.Name, o.Value, options[k].Value, place(first.Range))
+					o.Name, m.Name, o.Value, options[k].Value, Place(first.Range))
 			}
 		}
 		sorted.By(options, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })

@@ -34,7 +34,7 @@ func offloadNames(name string) (features []string, group bool) {
 }
 
 // knownOffloads returns every name that a policy may use.
-func knownOffloads() []string {
+func KnownOffloads() []string {
 	all := strings.Fields(kernelFeatures)
 	for line := range strings.Lines(offloadGroups) {
 		names, _, _ := strings.Cut(line, ":")

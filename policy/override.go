@@ -7,13 +7,12 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // applyOverrides changes the attributes of the requirement that each override block names, before any attribute is evaluated.
 func (l *loader) applyOverrides() {
-	var overrides []block
-	l.blocks = slices.DeleteFunc(l.blocks, func(b block) bool {
+	var overrides []Stanza
+	l.blocks = slices.DeleteFunc(l.blocks, func(b Stanza) bool {
 		if b.Type == "override" {
 			overrides = append(overrides, b)
 		}
@@ -24,24 +23,24 @@ func (l *loader) applyOverrides() {
 		rank int // of the override, which a block of a lower rank may override
 	}
 	done := map[target]hcl.Range{}
-	slices.SortStableFunc(overrides, func(a, b block) int { // a base's first
+	slices.SortStableFunc(overrides, func(a, b Stanza) int { // a base's first
 		return cmp.Compare(b.Rank, a.Rank)
 	})
 	for _, o := range overrides {
-		name := canonicalName(o.Name)
+		name := CanonicalName(o.Name)
 		first, again := done[target{name, o.Rank}]
 		if again && o.Former != "" {
 			continue // two checks became one, and the first override stands
 		}
 		if again {
 			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.%s",
-				o.Name, place(first), ifPools(o.Range, first))
+				o.Name, Place(first), ifPools(o.Range, first))
 			continue
 		}
 		done[target{name, o.Rank}] = o.Range
 		found := false
 		for i := range l.blocks { // several built-in policies may contain the requirement
-			if b := &l.blocks[i]; b.Rank > o.Rank && b.checkName() == name {
+			if b := &l.blocks[i]; b.Rank > o.Rank && b.CheckName() == name {
 				l.override(b, o, !found)
 				found = true
 			}
@@ -53,21 +52,21 @@ func (l *loader) applyOverrides() {
 }
 
 // reportNoTarget reports an override that does not name a built-in requirement.
-func (l *loader) reportNoTarget(o block, name string) {
+func (l *loader) reportNoTarget(o Stanza, name string) {
 	var names []string
 	for _, b := range l.blocks {
-		if b.Rank > o.Rank && b.checkName() != "" {
-			names = append(names, b.checkName())
+		if b.Rank > o.Rank && b.CheckName() != "" {
+			names = append(names, b.CheckName())
 		}
 	}
-	if i := slices.IndexFunc(l.blocks, func(b block) bool { return b.checkName() == name }); i >= 0 {
-		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, place(l.blocks[i].Range))
+	if i := slices.IndexFunc(l.blocks, func(b Stanza) bool { return b.CheckName() == name }); i >= 0 {
+		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, Place(l.blocks[i].Range))
 		return
 	}
 	instead := Nearest(name, names)
 	switch {
 	case slices.Contains(blockTypes(), o.Name):
-		instead = " Write a block of your own: " + lineOf(o.Name) + "."
+		instead = " Write a block of your own: " + LineOf(o.Name) + "."
 	case strings.ContainsAny(o.Name, "*?["):
 		instead = " An override names one requirement: override \"sysctl.kernel.panic\" { value = 30 }."
 	case instead == "" && len(names) > 0:
@@ -80,7 +79,7 @@ func (l *loader) reportNoTarget(o block, name string) {
 
 // override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl belong together: an override with min
 // removes value. report controls whether mistakes in o are reported.
-func (l *loader) override(b *block, o block, report bool) {
+func (l *loader) override(b *Stanza, o Stanza, report bool) {
 	content, diags := o.Body.Content(blockSchema(b.Type))
 	if report {
 		l.diags = append(l.diags, mendUnknown(diags, b.Type, b.Name, blockSchema(b.Type), nil)...)
@@ -100,48 +99,19 @@ func (l *loader) override(b *block, o block, report bool) {
 	}
 }
 
-// findIneffective reports blocks that seem meant to switch off a built-in requirement but do not.
-func (l *loader) findIneffective() hcl.Diagnostics {
-	r := l.fresh()
-	warns := func(b block) bool {
-		v, known := r.value(b.get("severity"))
-		return known && v.RawEquals(cty.StringVal(string(Warn)))
-	}
-	for _, b := range l.blocks {
-		if b.isBuiltin() || b.checkName() == "" {
-			continue
-		}
-		v, known := r.value(b.get("when"))
-		off := known && v.Type() == cty.Bool && v.False()
-		for _, of := range l.blocks {
-			adds := (b.Type == "sysctl" || b.Type == "sysfs") && !off // it adds its own value when it applies
-			switch merged := b.Type != "check" && b.Type != "link"; {
-			case of.Rank <= b.Rank || of.checkName() != b.checkName() || of.get("when") != nil:
-			case b.get("when") != nil && !adds:
-				r.warnf(b.at("when"), "No effect", "%s is still required at %s, without a when. To switch that off, write: override %q { when = ... }.",
-					b.checkName(), place(of.Range), b.checkName())
-			case merged && !off && warns(b) && !warns(of):
-				r.warnf(b.at("severity"), "No effect", "%s still blocks, because of %s. To change that, write: override %[1]q { severity = \"warn\" }.",
-					b.checkName(), place(of.Range))
-			}
-		}
-	}
-	return r.warnings
-}
-
-// checkName returns the name of the check that the block creates, or "" if it creates no check.
-func (b block) checkName() string {
+// CheckName returns the name of the check that the block creates, or "" if it creates no check.
+func (b Stanza) CheckName() string {
 	switch b.Type {
 	case "module", "sysctl", "sysfs", "link", "probe":
-		return canonicalName(b.Type + "." + b.Name)
+		return CanonicalName(b.Type + "." + b.Name)
 	case "check":
 		return b.Name
 	}
 	return ""
 }
 
-// canonicalName returns the spelling in which names of checks are compared.
-func canonicalName(name string) string {
+// CanonicalName returns the spelling in which names of checks are compared.
+func CanonicalName(name string) string {
 	if m, ok := strings.CutPrefix(name, "module."); ok {
 		return "module." + strings.ReplaceAll(m, "-", "_")
 	}

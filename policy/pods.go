@@ -2,9 +2,7 @@ package policy
 
 import (
 	"path"
-	"regexp"
 	"slices"
-	"strings"
 
 	"nodegate/policy/kernels"
 )
@@ -21,18 +19,4 @@ func (k Key) IsOwnOfPods() bool {
 		})
 	}
 	return named("own") && !named("reaches")
-}
-
-// checkPods warns if a block's reason is about Pods, and they do not have the parameter's value.
-func (r *reader) checkPods(s Sysctl, b block) {
-	if r.catalogue == nil || b.isBuiltin() || !strings.HasPrefix(string(s.Key), "net/") || s.Reason+s.Symptom == "" || !s.Key.IsOwnOfPods() {
-		return
-	}
-	for name, text := range map[string]string{"reason": s.Reason, "symptom": s.Symptom} {
-		pods := regexp.MustCompile(`(?i)\b(pods?|containers?)\b`).MatchString(text)
-		if pods && !regexp.MustCompile(`(?i)host.?network`).MatchString(text) {
-			r.warnf(b.at(name), "Not for Pods", "%s does not reach Pods (%s). If it is for programs of the machine, write that as the %s.", s.Key,
-				NotForPods, name)
-		}
-	}
 }

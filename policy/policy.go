@@ -69,6 +69,9 @@ func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
 
 func (m *Metadata) metadata() *Metadata { return m }
 
+// About returns the attributes that all requirements have in common.
+func (m Metadata) About() Metadata { return m }
+
 // Source returns the file and line of a requirement, and of the override that changed it, if any.
 func (m Metadata) Source() string {
 	if m.Range.Filename == "" {

@@ -27,7 +27,7 @@ func Bases(files []File) (all []string) {
 }
 
 // base returns the name of the file that a use block names.
-func (b block) base() (string, bool) {
+func (b Stanza) base() (string, bool) {
 	name := strings.TrimPrefix(b.Name, "./")
 	isBeside := IsPolicyFile(name) && !strings.Contains(name, "/")
 	if dir := path.Dir(b.Range.Filename); dir != "." || strings.HasPrefix(b.Range.Filename, "./") {
@@ -58,7 +58,7 @@ func (l *loader) rankBases(files []File) {
 		}
 	}
 	for i := range l.blocks {
-		if b := &l.blocks[i]; !b.isBuiltin() {
+		if b := &l.blocks[i]; !b.IsBuiltin() {
 			b.Rank = rank[b.Range.Filename]
 		}
 	}
@@ -74,13 +74,13 @@ func (l *loader) hasVersion(required *hcl.Attribute) bool {
 	if len(l.diags) > before {
 		return true
 	}
-	least, err := versionNumbers(strings.TrimSpace(strings.TrimPrefix(text, ">=")))
+	least, err := VersionNumbers(strings.TrimSpace(strings.TrimPrefix(text, ">=")))
 	if err != nil || text == "" {
 		l.errorf(required.Expr.Range(), "Wrong value", "required_version must be the oldest version of nodegate that has all that the policy "+
 			"uses: required_version = \">= 0.2\".")
 		return true
 	}
-	have, err := versionNumbers(l.Version)
+	have, err := VersionNumbers(l.Version)
 	if err != nil || l.Version == "" || slices.Compare(have, least) >= 0 {
 		return true
 	}
@@ -91,25 +91,25 @@ func (l *loader) hasVersion(required *hcl.Attribute) bool {
 }
 
 // checkRange reports a variable's value that its block does not allow.
-func (l *loader) checkRange(b block, v cty.Value, at hcl.Range) bool {
-	if allowed, ok := l.value(b.get("one_of")); ok {
+func (l *loader) checkRange(b Stanza, v cty.Value, at hcl.Range) bool {
+	if allowed, ok := l.value(b.Get("one_of")); ok {
 		if !allowed.CanIterateElements() || !slices.ContainsFunc(allowed.AsValueSlice(), func(a cty.Value) bool { return a.RawEquals(v) }) {
-			l.errorf(at, "Wrong value", "Variable %q must be one of its one_of at %s.", b.Name, place(b.at("one_of")))
+			l.errorf(at, "Wrong value", "Variable %q must be one of its one_of at %s.", b.Name, Place(b.At("one_of")))
 			return false
 		}
 	}
 	for _, bound := range []string{"min", "max"} {
-		limit, ok := l.value(b.get(bound))
+		limit, ok := l.value(b.Get(bound))
 		if !ok {
 			continue
 		}
 		if limit.Type() != cty.Number || v.Type() != cty.Number {
-			l.errorf(b.at(bound), "Wrong type", "%s is for a variable that is a number; write type = number.", bound)
+			l.errorf(b.At(bound), "Wrong type", "%s is for a variable that is a number; write type = number.", bound)
 			return false
 		}
 		if outside := v.LessThan(limit); bound == "min" && outside.True() || bound == "max" && limit.LessThan(v).True() {
 			l.errorf(at, "Out of range", "Variable %q must be at %s %s (%s).", b.Name, map[string]string{"min": "least", "max": "most"}[bound],
-				limit.AsBigFloat().Text('f', -1), place(b.at(bound)))
+				limit.AsBigFloat().Text('f', -1), Place(b.At(bound)))
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestRanks: of three files in a row, the one that uses another counts, whichever is read first and wherever its use block stands.
@@ -63,7 +64,7 @@ func TestRanks(t *testing.T) {
 			o.Fact = func(name string) (any, bool) { return "6.8.0", name == "kernel.version" }
 			p, diags := policy.Load(files, o)
 			if order == 0 && (c.name == "gate" || strings.HasPrefix(c.base, "lint")) {
-				diags = append(diags, policy.Lint(files, o)...)
+				diags = append(diags, lint.Lint(files, o)...)
 			}
 			i := slices.IndexFunc(p.Effective(), func(r policy.Requirement) bool { return r.Name == c.name })
 			if len(diags) > 0 || i < 0 || !strings.Contains(p.Effective()[i].Want, c.want) {

@@ -48,26 +48,26 @@ func takenConditions() (kubelet, repair []string) {
 		[]string{"NetworkingReady", "KernelReady", "StorageReady", "ContainerRuntimeReady", "AcceleratedHardwareReady"}
 }
 
-func (r *reader) decodePublish(b block) Publish {
+func (r *reader) decodePublish(b Stanza) Publish {
 	p := Publish{Condition: defaultCondition, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range}
-	if c := r.text(b.get("condition"), "condition"); c != "" {
+	if c := r.text(b.Get("condition"), "condition"); c != "" {
 		p.Condition = c
 	}
 	kubelet, repair := takenConditions()
 	switch {
 	case slices.Contains(kubelet, p.Condition):
-		r.errorf(b.at("condition"), "Condition in use", "kubelet or a controller writes the condition %s; "+
+		r.errorf(b.At("condition"), "Condition in use", "kubelet or a controller writes the condition %s; "+
 			"remove condition to use %s, or choose another name.", p.Condition, defaultCondition)
 	case slices.Contains(repair, p.Condition):
-		r.errorf(b.at("condition"), "Condition that deletes machines", "Node repair (Karpenter, EKS) replaces a machine if %s is False; "+
+		r.errorf(b.At("condition"), "Condition that deletes machines", "Node repair (Karpenter, EKS) replaces a machine if %s is False; "+
 			"a wrong policy would then replace every node. Remove condition to use %s, or choose another name.", p.Condition, defaultCondition)
 	case !isConditionType(p.Condition):
-		r.errorf(b.at("condition"), "Not a condition's type", "Write the condition's type in letters, digits, -, _ and ., for example %s or "+
+		r.errorf(b.At("condition"), "Not a condition's type", "Write the condition's type in letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not a valid type.", defaultCondition, defaultCondition, p.Condition)
 	}
-	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByPod)))
-	if p.By == ByPod && (b.get("kubeconfig") != nil || b.get("node") != nil) {
-		r.errorf(b.at("by"), "Not for a Pod",
+	p.By = Publisher(r.oneOf(b.Get("by"), "by", string(ByWatch), string(ByPod)))
+	if p.By == ByPod && (b.Get("kubeconfig") != nil || b.Get("node") != nil) {
+		r.errorf(b.At("by"), "Not for a Pod",
 			"A Pod publishes with its service account, for the Node that it runs on: remove kubeconfig and node.")
 	}
 	return p

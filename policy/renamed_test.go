@@ -6,6 +6,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestRenamedCheck: a policy with former names of checks loads, as if it had the current ones, and a warning for each block has the line
@@ -17,7 +18,7 @@ func TestRenamedCheck(t *testing.T) {
 			Dropped: map[string]string{"a.gone": "a reason", "probe.gone": "another"},
 		}
 		p, diags := policy.Load(files, known)
-		_, advice := policy.Advise(files, known)
+		_, advice := lint.Advise(files, known)
 		assert.Diff(t, advice, diags, "the warnings of lint (+load)")
 		if diags.HasErrors() {
 			t.Fatal(diags)

@@ -13,8 +13,8 @@ import (
 
 // The blocks of a policy file and their attributes.
 
-// block is one block of a file. Attributes are kept as expressions, so that every message about a value points at the value.
-type block struct {
+// Stanza is one block of a file. Attributes are kept as expressions, so that every message about a value points at the value.
+type Stanza struct {
 	Type     string
 	Name     string    // its label, or ""
 	Former   string    // the label as written, if it is the former name of a check
@@ -26,23 +26,23 @@ type block struct {
 	Blocks   hcl.Blocks
 }
 
-// get returns an attribute's expression, or nil if it is not set.
-func (b block) get(name string) hcl.Expression {
+// Get returns an attribute's expression, or nil if it is not set.
+func (b Stanza) Get(name string) hcl.Expression {
 	if a, ok := b.Attrs[name]; ok {
 		return a.Expr
 	}
 	return nil
 }
 
-// ofBuiltin is the rank of built-in policies. A file that no use block names has rank 0, and a base one more than the file that uses it.
-const ofBuiltin = 1 << 20
+// OfBuiltin is the rank of built-in policies. A file that no use block names has rank 0, and a base one more than the file that uses it.
+const OfBuiltin = 1 << 20
 
-// isBuiltin reports whether the block is in a built-in policy.
-func (b block) isBuiltin() bool { return b.Rank == ofBuiltin }
+// IsBuiltin reports whether the block is in a built-in policy.
+func (b Stanza) IsBuiltin() bool { return b.Rank == OfBuiltin }
 
 // winner returns the block of the lowest rank of those with a type and a name that a policy can have once, or nil. It reports another
 // block of that rank.
-func (l *loader) winner(blockType, name string) (first *block) {
+func (l *loader) winner(blockType, name string) (first *Stanza) {
 	for _, b := range l.blocks {
 		if b.Type == blockType && b.Name == name && (first == nil || b.Rank < first.Rank) {
 			first = &b
@@ -50,12 +50,12 @@ func (l *loader) winner(blockType, name string) (first *block) {
 	}
 	for _, b := range l.blocks {
 		switch {
-		case b.Type != blockType || b.Name != name || b.Rank > first.Rank || b.isBuiltin() || b.Range == first.Range:
+		case b.Type != blockType || b.Name != name || b.Rank > first.Rank || b.IsBuiltin() || b.Range == first.Range:
 		case isNameless(blockType):
-			l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.%s", b.Type, place(first.Range),
+			l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.%s", b.Type, Place(first.Range),
 				ifPools(b.Range, first.Range))
 		default:
-			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, place(first.Range))
+			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, Place(first.Range))
 		}
 	}
 	return first
@@ -66,9 +66,9 @@ func ifPools(a, b hcl.Range) string {
 	return map[bool]string{true: " All files are one policy: for different pools, name each pool's file alone."}[a.Filename != b.Filename]
 }
 
-// at returns the position of an attribute's value, or of the block if it is not set.
-func (b block) at(name string) hcl.Range {
-	if e := b.get(name); e != nil {
+// At returns the position of an attribute's value, or of the block if it is not set.
+func (b Stanza) At(name string) hcl.Range {
+	if e := b.Get(name); e != nil {
 		return e.Range()
 	}
 	return b.Range
@@ -120,7 +120,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 
 // openBlock reads the content of a block. The content of an override is read later, because its
 // schema depends on the requirement that it overrides. The text is the file's.
-func (r *reader) openBlock(b *hcl.Block, text []byte) block {
+func (r *reader) openBlock(b *hcl.Block, text []byte) Stanza {
 	content := &hcl.BodyContent{}
 	if b.Type != "override" {
 		var diags hcl.Diagnostics
@@ -128,7 +128,7 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 		content, diags = b.Body.Content(schema)
 		r.diags = append(r.diags, mendUnknown(diags, b.Type, strings.Join(b.Labels, "."), schema, text)...)
 	}
-	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
+	opened := Stanza{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
 	if len(b.Labels) > 0 {
 		opened.Name, opened.Range = b.Labels[0], b.LabelRanges[0]
 	}
@@ -143,7 +143,7 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 }
 
 // isDropped reports whether a block names a check that has gone, and warns of it.
-func (r *reader) isDropped(b block) bool {
+func (r *reader) isDropped(b Stanza) bool {
 	name := b.Name
 	if b.Type == "probe" {
 		name = "probe." + name
@@ -159,10 +159,10 @@ func (r *reader) isDropped(b block) bool {
 }
 
 // each returns one sysctl block for each entry of a sysctls block. An entry is a value, or a map with min and max, or one_of.
-func (r *reader) each(b block, text []byte) (all []block) {
-	values, is := b.get("values").(*hclsyntax.ObjectConsExpr)
+func (r *reader) each(b Stanza, text []byte) (all []Stanza) {
+	values, is := b.Get("values").(*hclsyntax.ObjectConsExpr)
 	if !is || len(values.Items) == 0 {
-		r.errorf(b.at("values"), "Missing values", "Write the parameters with their values: values = { \"net.core.somaxconn\" = 4096, "+
+		r.errorf(b.At("values"), "Missing values", "Write the parameters with their values: values = { \"net.core.somaxconn\" = 4096, "+
 			"\"vm.swappiness\" = 10 }.")
 		return nil
 	}
@@ -173,7 +173,7 @@ func (r *reader) each(b block, text []byte) (all []block) {
 				item.KeyExpr.Range().SliceBytes(text), item.ValueExpr.Range().SliceBytes(text))
 			continue
 		}
-		one := block{Type: "sysctl", Name: key.AsString(), Range: item.KeyExpr.Range(), Rank: b.Rank, Body: hcl.EmptyBody(),
+		one := Stanza{Type: "sysctl", Name: key.AsString(), Range: item.KeyExpr.Range(), Rank: b.Rank, Body: hcl.EmptyBody(),
 			Attrs: maps.Clone(b.Attrs)}
 		delete(one.Attrs, "values")
 		set := func(name string, e hclsyntax.Expression) {
@@ -195,6 +195,30 @@ func (r *reader) each(b block, text []byte) (all []block) {
 		if len(r.diags) == before {
 			all = append(all, one)
 		}
+	}
+	return all
+}
+
+// Expressions returns the expressions of a block and of the blocks in it.
+func (b Stanza) Expressions() []hcl.Expression {
+	var all []hcl.Expression
+	add := func(attrs hcl.Attributes) {
+		for _, name := range slices.Sorted(maps.Keys(attrs)) {
+			all = append(all, attrs[name].Expr)
+		}
+	}
+	add(b.Attrs)
+	for _, inner := range b.Inner() {
+		add(inner.Attrs)
+	}
+	return all
+}
+
+// Inner returns the blocks in a block. Evaluation reports the mistakes in them.
+func (b Stanza) Inner() (all []Stanza) {
+	for _, inner := range b.Blocks {
+		content, _ := inner.Body.Content(blockSchema(inner.Type))
+		all = append(all, Stanza{Type: inner.Type, Range: inner.DefRange, Body: inner.Body, Attrs: content.Attributes})
 	}
 	return all
 }

@@ -7,10 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hashicorp/hcl/v2"
-
-	"nodegate/policy/kernels"
 )
 
 // sysfsRoot begins the Key of an attribute below /sys.
@@ -68,16 +64,6 @@ func isCommand(below string) bool {
 	})
 }
 
-// words returns the words that the kernel accepts for an attribute, or nil if they depend on the device or are not words.
-func (k Key) words() []string {
-	for _, rule := range kernels.Rules("words") {
-		if sysfsRoot+rule.Words[0] == string(k) {
-			return rule.Words[1:]
-		}
-	}
-	return nil
-}
-
 // InSysfs reports whether the key is the path of an attribute below /sys.
 func (k Key) InSysfs() bool { return strings.HasPrefix(string(k), sysfsRoot) }
 
@@ -98,7 +84,7 @@ func (k Key) File() string {
 }
 
 // parameterKey returns the key in the label of a sysctl or sysfs block.
-func (b block) parameterKey() (Key, error) {
+func (b Stanza) parameterKey() (Key, error) {
 	if b.Type == "sysfs" {
 		return parseAttribute(b.Name)
 	}
@@ -117,10 +103,10 @@ func parseAttribute(s string) (Key, error) {
 		return "", attributeError(err)
 	case !strings.Contains(s, "/") && strings.HasPrefix(s, "kernel."):
 		return "", fmt.Errorf("%q has dots; write the path: %q", s, sysfsRoot+strings.ReplaceAll(s, ".", "/"))
-	case inPattern("class/net/*/mtu", below):
+	case InPattern("class/net/*/mtu", below):
 		return "", fmt.Errorf("the MTU is a link's. Write: link \"NAME\" { mtu = NUMBER }, with match { name = %q } in it",
 			strings.Split(below, "/")[2])
-	case !slices.ContainsFunc(WritableAttributes(), func(p string) bool { return inPattern(p, below) }):
+	case !slices.ContainsFunc(WritableAttributes(), func(p string) bool { return InPattern(p, below) }):
 		return "", fmt.Errorf("a policy may not write %q; it may write below kernel/mm, devices/system/cpu, block/*/queue, "+
 			"module/*/parameters and class/net/*/queues, and some others (docs/policy.md)", s)
 	}
@@ -139,9 +125,9 @@ func attributeError(err error) error {
 	return errors.New(strings.NewReplacer("net.ipv4.ip_forward", "kernel/mm/ksm/run", "/proc/sys", "/sys").Replace(err.Error()))
 }
 
-// inPattern reports whether a path matches a pattern. A component ** at the end stands for one or more components. A component of
+// InPattern reports whether a path matches a pattern. A component ** at the end stands for one or more components. A component of
 // the path may be a glob itself.
-func inPattern(pattern, name string) bool {
+func InPattern(pattern, name string) bool {
 	want, have := strings.Split(pattern, "/"), strings.Split(name, "/")
 	for i, w := range want {
 		switch {
@@ -159,36 +145,6 @@ func inPattern(pattern, name string) bool {
 	return len(want) == len(have)
 }
 
-// decodeSysfs reads a block with the attributes of a sysctl. The catalogue of kernels has no attributes of /sys.
-func (r *reader) decodeSysfs(b block) (Sysctl, bool) {
-	catalogue, names := r.catalogue, r.names
-	r.catalogue, r.names = nil, false
-	s, ok := r.decodeSysctl(b)
-	r.catalogue, r.names = catalogue, names
-	if ok && r.catalogue != nil {
-		r.checkWords(s, b)
-		r.checkHugePages(s, b)
-		r.checkAttribute(s, b)
-	}
-	return s, ok
-}
-
-// checkWords reports a value that is not one of the words of an attribute.
-func (r *reader) checkWords(s Sysctl, b block) {
-	words, at, values := s.Key.words(), b.at("value"), []string{s.Value}
-	if s.OneOf != nil {
-		at, values = b.at("one_of"), s.OneOf
-	}
-	for i, v := range values {
-		if i > 0 && s.Key == sysfsRoot+"devices/system/cpu/smt/control" && slices.Contains([]string{"notsupported", "notimplemented"}, v) {
-			continue // read, never written
-		}
-		if words != nil && !slices.Contains(words, v) && len(r.unknown) == 0 {
-			r.errorf(at, "Wrong value", "%s takes %s, not %q.%s", s.Key, alternatives(words), v, didYouMean(v, words))
-		}
-	}
-}
-
 // canonicalAttribute returns one form for values that mean the same to the kernel: 1 and Y of a module's parameter, f and
 // 00000000,0000000f of a mask of CPUs, 7 and 0x0007.
 func canonicalAttribute(key Key, value string) string {
@@ -200,7 +156,7 @@ func canonicalAttribute(key Key, value string) string {
 		if value != "" && strings.Trim(mask, "0123456789abcdef") == "" {
 			return "0x0" + mask // never equal to a decimal number
 		}
-	case inPattern("module/*/parameters/*", below):
+	case InPattern("module/*/parameters/*", below):
 		switch value { // param_set_bool of kernel/params.c
 		case "1", "y", "Y":
 			return "Y"
@@ -213,46 +169,4 @@ func canonicalAttribute(key Key, value string) string {
 		}
 	}
 	return value
-}
-
-// hugePage returns the size of a page if the attribute reserves huge pages.
-func (k Key) hugePage() (bytes int64, is bool) {
-	dir, last := path.Split(string(k))
-	size, in := strings.CutPrefix(path.Base(dir), "hugepages-")
-	size, kb := strings.CutSuffix(size, "kB")
-	n, err := strconv.ParseInt(size, 10, 32)
-	return n << 10, in && kb && err == nil && last == "nr_hugepages"
-}
-
-// checkHugePages reports huge pages that take too much of a node's memory, as checkMemory does for vm.nr_hugepages.
-func (r *reader) checkHugePages(s Sysctl, b block) {
-	bytes, is := s.Key.hugePage()
-	if !is || !s.Applies() || len(r.unknown) > 0 {
-		return
-	}
-	memory, known := int64(0), false
-	if r.Fact != nil && readsAny(b.expressions(), "node.memory") {
-		v, _ := r.Fact("node.memory")
-		memory, known = v.(int64)
-	}
-	d := demand{"pages of " + strconv.FormatInt(bytes>>10, 10) + " kB", bytes, 80, 100,
-		"nothing else can use it, and the kernel reserves fewer pages if it is not free"}
-	found := d.judge(s, memory, known)
-	switch {
-	case found == nil:
-	case found.Severity == hcl.DiagError:
-		r.errorf(b.valueAt(), found.Summary, "%s", found.Detail)
-	default:
-		r.warnf(b.valueAt(), found.Summary, "%s", found.Detail)
-	}
-}
-
-// valueAt returns the position of the required value.
-func (b block) valueAt() hcl.Range {
-	for _, name := range []string{"value", "one_of", "min"} {
-		if b.get(name) != nil {
-			return b.at(name)
-		}
-	}
-	return b.at("max")
 }

@@ -14,31 +14,25 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
-
-	"nodegate/policy/kernels"
 )
 
 // reader turns expressions into Go values and collects their mistakes. Its methods return the zero value for an attribute that is not set,
 // wrong, or unknown. The field unknown lists the facts that make attributes unknown.
 type reader struct {
 	Options
-	diags     hcl.Diagnostics
-	words     *vocabulary
-	vars      map[string]cty.Value // values of the variable blocks
-	catalogue *kernels.Catalogue   // nil except in Lint
-	allowed   []string             // allow_names, as comparableName spells them
-	names     bool                 // compare names with the catalogue
-	warnings  hcl.Diagnostics
-	spent     int              // cost of the expressions so far, at most maxCost
-	stopped   bool             // the cost exceeds maxCost
-	paid      bool             // the cost of each expression is known to be affordable: it does not depend on the node
-	unknown   []string         // unknown facts that the current block needs
-	scope     *hcl.EvalContext // of a node of Lint
+	diags   hcl.Diagnostics
+	words   *vocabulary
+	vars    map[string]cty.Value // values of the variable blocks
+	spent   int                  // cost of the expressions so far, at most maxCost
+	stopped bool                 // the cost exceeds maxCost
+	paid    bool                 // the cost of each expression is known to be affordable: it does not depend on the node
+	unknown []string             // unknown facts that the current block needs
+	scope   *hcl.EvalContext     // of a node of Unmerged
 }
 
 // fresh returns a reader of the same policy that has read nothing yet.
 func (r *reader) fresh() *reader {
-	return &reader{Options: r.Options, words: r.words, vars: r.vars, allowed: r.allowed}
+	return &reader{Options: r.Options, words: r.words, vars: r.vars}
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
@@ -59,8 +53,8 @@ func (r *reader) hasMistake(b hcl.Body) bool {
 	})
 }
 
-// place returns a range as compilers print it.
-func place(r hcl.Range) string {
+// Place returns a range as compilers print it.
+func Place(r hcl.Range) string {
 	return fmt.Sprintf("%s:%d:%d", r.Filename, r.Start.Line, r.Start.Column)
 }
 
@@ -98,7 +92,7 @@ func (r *reader) mendValues(diags hcl.Diagnostics) {
 			d.Detail += " There are " + strings.Join(slices.Sorted(maps.Keys(r.words.plain)), ", ") + "."
 		case d.Summary == "Invalid operand" && d.Expression != nil:
 			if v, wrong := d.Expression.Value(d.EvalContext); !wrong.HasErrors() && v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
-				d.Detail += bytesOf(v.AsString(), "")
+				d.Detail += BytesOf(v.AsString(), "")
 				if strings.Contains(d.Detail, "bool is required") {
 					d.Detail += fmt.Sprintf(" Write the fact again, FACT == %q, or a list: contains([..., %[1]q], FACT).", v.AsString())
 				}
@@ -118,7 +112,7 @@ func (r *reader) textOf(e hcl.Expression, name, remedy string) string {
 		return ""
 	}
 	if v.Type() != cty.String {
-		r.errorf(e.Range(), "Wrong type", "%s must be a string; this is %s. %s", name, withArticle(v.Type()), remedy)
+		r.errorf(e.Range(), "Wrong type", "%s must be a string; this is %s. %s", name, WithArticle(v.Type()), remedy)
 		return ""
 	}
 	return v.AsString()
@@ -148,7 +142,7 @@ func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
 		return unset
 	}
 	if v.Type() != cty.Bool {
-		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.%s", name, withArticle(v.Type()), conditionIn(v))
+		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.%s", name, WithArticle(v.Type()), conditionIn(v))
 		return unset
 	}
 	return v.True()
@@ -177,9 +171,9 @@ func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
 	}
 	size := ""
 	if v.Type() == cty.String {
-		size = bytesOf(v.AsString(), ifCounted)
+		size = BytesOf(v.AsString(), IfCounted)
 	}
-	r.errorf(e.Range(), "Wrong type", "%s must be a number, without quotes; this is %s.%s", name, withArticle(v.Type()), size)
+	r.errorf(e.Range(), "Wrong type", "%s must be a number, without quotes; this is %s.%s", name, WithArticle(v.Type()), size)
 	return 0, false
 }
 
@@ -200,7 +194,7 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		return f.Text('f', 0), true
 	case v.Type() == cty.String:
 		s := strings.Join(strings.Fields(v.AsString()), " ")
-		if r.catalogue != nil && strings.Contains(strings.TrimSpace(v.AsString()), "\n") { // only in Lint: a node keeps its policy
+		if strings.Contains(strings.TrimSpace(v.AsString()), "\n") {
 			r.errorf(rng, "Wrong value", "%s has several lines; write the kernel parameter on one line: %q.", name, s)
 			return "", false
 		}
@@ -213,7 +207,7 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		r.errorf(rng, "Wrong type", "A kernel parameter must be a number or a string: write 1 for true, 0 for false.")
 		return "", false
 	}
-	r.errorf(rng, "Wrong type", "%s must be a number or a string; this is %s.%s", name, withArticle(v.Type()), inOneString(v))
+	r.errorf(rng, "Wrong type", "%s must be a number or a string; this is %s.%s", name, WithArticle(v.Type()), inOneString(v))
 	return "", false
 }
 
@@ -239,8 +233,8 @@ func inOneString(v cty.Value) string {
 		return ""
 	}
 	whole := strings.Join(words, " ")
-	if slices.ContainsFunc(words, notNumber) {
-		words = quoted(words)
+	if slices.ContainsFunc(words, NotNumber) {
+		words = Quoted(words)
 	}
 	return fmt.Sprintf(" Write value = %q if the parameter has these numbers, or one_of = [%s] if each of them is right.",
 		whole, strings.Join(words, ", "))
@@ -271,47 +265,47 @@ func (r *reader) duration(e hcl.Expression, name string, unset, least, most time
 // oneOf reads a word of a closed list; the first is the default.
 func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 	known := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
-	s := r.textOf(e, name, "Write "+alternatives(known)+".")
+	s := r.textOf(e, name, "Write "+Alternatives(known)+".")
 	if s == "" {
 		return words[0]
 	}
 	if !slices.Contains(words, s) {
-		r.errorf(e.Range(), "Wrong value", "%s must be %s, not %q.%s", name, alternatives(known), s, didYouMean(s, known))
+		r.errorf(e.Range(), "Wrong value", "%s must be %s, not %q.%s", name, Alternatives(known), s, DidYouMean(s, known))
 		return words[0]
 	}
 	return s
 }
 
 // decodeMetadata reads the attributes that all requirements have in common.
-func (r *reader) decodeMetadata(b block) Metadata {
-	off := !r.flag(b.get("when"), "when", true)
+func (r *reader) decodeMetadata(b Stanza) Metadata {
+	off := !r.flag(b.Get("when"), "when", true)
 	whenUnknown := r.unknowns() // no other attribute of the block has been read yet
 	a := Metadata{
 		Off: off, WhenUnknown: whenUnknown,
-		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
-		Reason:   r.text(b.get("reason"), "reason"),
-		Ref:      r.text(b.get("ref"), "ref"),
-		Symptom:  r.text(b.get("symptom"), "symptom"),
-		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
+		Severity: Severity(r.oneOf(b.Get("severity"), "severity", string(Block), string(Warn))),
+		Reason:   r.text(b.Get("reason"), "reason"),
+		Ref:      r.text(b.Get("ref"), "ref"),
+		Symptom:  r.text(b.Get("symptom"), "symptom"),
+		TradeOff: r.text(b.Get("tradeoff"), "tradeoff"),
 		Drift:    r.decodeDrift(b),
 		Range:    b.Range, Override: b.Override, Rank: b.Rank,
 	}
-	if e := b.get("when"); a.Off {
-		a.When = place(e.Range())
+	if e := b.Get("when"); a.Off {
+		a.When = Place(e.Range())
 	}
 	return a
 }
 
 // decodeDrift returns the block's drift attribute, or "" if it is not set. A check only inspects, so its drift cannot be "correct".
-func (r *reader) decodeDrift(b block) Drift {
+func (r *reader) decodeDrift(b Stanza) Drift {
 	words := []string{"", string(Correct), string(Report), string(Ignore)}
 	if b.Type == "check" {
 		words = []string{"", string(Report), string(Ignore)}
 	}
-	return Drift(r.oneOf(b.get("drift"), "drift", words...))
+	return Drift(r.oneOf(b.Get("drift"), "drift", words...))
 }
 
-func quoted(words []string) []string {
+func Quoted(words []string) []string {
 	q := make([]string, len(words))
 	for i, w := range words {
 		q[i] = fmt.Sprintf("%q", w)
@@ -319,15 +313,15 @@ func quoted(words []string) []string {
 	return q
 }
 
-// alternatives returns words for a sentence: "a", "b" or "c".
-func alternatives(words []string) string {
-	q := quoted(words)
+// Alternatives returns words for a sentence: "a", "b" or "c".
+func Alternatives(words []string) string {
+	q := Quoted(words)
 	last := len(q) - 1
 	return strings.Join(q[:last], ", ") + " or " + q[last]
 }
 
-// withArticle returns a type's name with its article, for a sentence.
-func withArticle(t cty.Type) string {
+// WithArticle returns a type's name with its article, for a sentence.
+func WithArticle(t cty.Type) string {
 	switch {
 	case t == cty.String:
 		return "a string"

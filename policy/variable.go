@@ -36,32 +36,32 @@ func (l *loader) readVariables() {
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
 		if !declared[name] {
 			l.errorf(l.givenAt(name), "Unknown variable", "The policy does not declare variable %q. Declared variables: %s.%s",
-				name, cmp.Or(strings.Join(names, ", "), "none"), didYouMean(name, names))
+				name, cmp.Or(strings.Join(names, ", "), "none"), DidYouMean(name, names))
 		}
 	}
 }
 
-func (l *loader) readVariable(b block) (cty.Value, bool) {
+func (l *loader) readVariable(b Stanza) (cty.Value, bool) {
 	if !hclsyntax.ValidIdentifier(b.Name) {
 		l.errorf(b.Range, "Not a name", "Name a variable in letters, digits, - and _, with a letter first; %q is not such a name.", b.Name)
 		return cty.NilVal, false
 	}
-	l.text(b.get("description"), "description")
+	l.text(b.Get("description"), "description")
 	typ := cty.DynamicPseudoType
-	if e := b.get("type"); e != nil {
+	if e := b.Get("type"); e != nil {
 		t, diags := typeexpr.TypeConstraint(e)
 		mendType(e, diags)
 		if l.diags = append(l.diags, diags...); diags.HasErrors() {
 			return cty.NilVal, false
 		}
 		typ = t
-	} else if e := b.get("default"); e != nil && l.affordable(e) {
+	} else if e := b.Get("default"); e != nil && l.affordable(e) {
 		// Without a type, a default that is a single value determines it. With default = "1.29", a given 1.30 stays a string.
 		if v, diags := e.Value(nil); !diags.HasErrors() && v.Type().IsPrimitiveType() {
 			typ = v.Type()
 		}
 	}
-	at := b.at("default")
+	at := b.At("default")
 	var v cty.Value
 	text, given := l.Vars[b.Name]
 	if !given {
@@ -82,7 +82,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 				v = parsed
 			}
 		}
-	} else if e := b.get("default"); e != nil {
+	} else if e := b.Get("default"); e != nil {
 		if !l.affordable(e) {
 			return cty.NilVal, false
 		}
@@ -99,7 +99,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 	if err != nil {
 		declared := ""
 		if given {
-			declared = "; it is declared at " + place(b.Range)
+			declared = "; it is declared at " + Place(b.Range)
 		}
 		l.errorf(at, "Wrong type", "Variable %q: %s%s.", b.Name, err, declared)
 		return cty.NilVal, false

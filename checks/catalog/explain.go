@@ -184,7 +184,7 @@ func sysctlRemedy(s policy.Sysctl) string {
 	return apply + ", or write `" + s.Key.String() + " = " + value + "` to a file in /etc/sysctl.d and run `sysctl --system`"
 }
 
-// linkRemedy names ethtool only for offloads, and ip only for an MTU.
+// linkRemedy names ethtool only for offloads, and ip only for a scalar.
 func linkRemedy(l policy.Link) string {
 	remedy := "run `nodegate apply`"
 	sets := ""
@@ -194,8 +194,10 @@ func linkRemedy(l policy.Link) string {
 	if sets != "" {
 		remedy += ", or `ethtool -K LINK" + sets + "`"
 	}
-	for _, m := range l.Of(policy.MTU) {
-		remedy += ", or `ip link set dev LINK mtu " + m.Value + "`"
+	for _, s := range l.Settings {
+		if s.Kind.IsScalar() {
+			remedy += ", or `" + s.Kind.Command("LINK", s.Value) + "`"
+		}
 	}
 	return remedy
 }

@@ -100,7 +100,7 @@ func (l Link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// planChanges returns the changes that correct the settings of one link where possible: first its parameters and MTU, then the others
+// planChanges returns the changes that correct the settings of one link where possible: first its parameters and scalars, then the others
 // of each kind in one call. A link that no longer exists needs none.
 func planChanges(device string, settings []setting) []checks.Change {
 	var all []checks.Change
@@ -110,7 +110,7 @@ func planChanges(device string, settings []setting) []checks.Change {
 		case s.ok || s.stuck:
 		case s.key != "":
 			all = append(all, writeSysctl(s.key, s.got, s.want))
-		case s.kind == policy.MTU:
+		case s.kind.IsScalar():
 			all = append(all, setLink(device, s.kind, s.got, s.want, map[string]string{"": s.want}))
 		default:
 			lists[s.kind] = append(lists[s.kind], s)

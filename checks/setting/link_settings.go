@@ -90,10 +90,10 @@ func (l Link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link
 			continue
 		}
 		have, known := read[s.Kind]
-		switch {
+		switch scalar, is := found.Scalar(string(s.Kind)); {
 		case known:
-		case s.Kind == policy.MTU: // the list of links and notices have it
-			have = map[string]host.LinkValue{"": {Now: strconv.Itoa(found.MTU)}}
+		case is: // the list of links and notices have it
+			have = map[string]host.LinkValue{"": {Now: strconv.Itoa(scalar)}}
 		default:
 			var err error
 			have, err = h.LinkValues(ctx, found.Name, string(s.Kind))
@@ -168,7 +168,7 @@ func (s *setting) describeMissing(h *host.Host, pattern string) {
 	}
 }
 
-// judgeValue compares the MTU or one number. A driver without a ring or channel of that name has 0 and the limit 0 for it.
+// judgeValue compares one number. A driver without a ring or channel of that name has 0 and the limit 0 for it.
 func judgeValue(device string, s policy.LinkSetting, have map[string]host.LinkValue) setting {
 	v, known := have[s.Name]
 	set := setting{kind: s.Kind, name: s.Name, label: s.Label(), want: s.Value, got: v.Now}
@@ -179,8 +179,8 @@ func judgeValue(device string, s policy.LinkSetting, have map[string]host.LinkVa
 	set.remedy = fmt.Sprintf("run `ethtool %s %s %s %s`", s.Kind.Flag(), plain.Quote(device), s.Name, set.want)
 	want, _ := strconv.ParseUint(set.want, 10, 32) // 0 for on and off
 	switch {
-	case s.Kind == policy.MTU:
-		set.remedy = fmt.Sprintf("run `ip link set dev %s mtu %s`", plain.Quote(device), set.want)
+	case s.Kind.IsScalar():
+		set.remedy = "run `" + s.Kind.Command(plain.Quote(device), set.want) + "`"
 	case !known, s.Kind.Resets() && v.Max == 0 && s.Value != "0":
 		set.ok, set.stuck, set.want, set.got = false, true, s.Value, "not supported by the driver"
 		set.remedy = "remove " + set.label + " from the policy for this kind of link"

@@ -47,7 +47,8 @@ func (l Link) Reconcile(ctx context.Context, h *host.Host, found host.Link, appe
 			settings, err = read()
 		}
 	}
-	if err == nil && describeDifferences(settings) != "" && (!appeared || l.Of(policy.MTU) != nil) {
+	scalar := slices.ContainsFunc(l.Settings, func(s policy.LinkSetting) bool { return s.Kind.IsScalar() })
+	if err == nil && describeDifferences(settings) != "" && (!appeared || scalar) {
 		again()
 	}
 	var s Reconciled

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/policy"
+	"nodegate/policy/lint"
 	"nodegate/units"
 )
 
@@ -51,7 +52,7 @@ func (o *lintOptions) lintPolicy(c *cobra.Command) error {
 		directories = []string{units.PolicyDir}
 	}
 	debug.SetGCPercent(50) // the tokens of the largest file take 25 MB
-	p, diags := policy.Advise(files, known)
+	p, diags := lint.Advise(files, known)
 	diags = append(diags, unreadFiles(directories)...)
 	failed := diags.HasErrors() || o.strict && len(diags) > 0
 	if o.format != "text" {

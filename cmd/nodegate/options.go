@@ -19,6 +19,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // defaultTimeout bounds a run of the checks; a healthy one takes milliseconds.
@@ -136,7 +137,7 @@ func (o *policyInput) load(h *host.Host, stderr io.Writer) (*policy.Policy, []po
 		if err != nil {
 			return nil, nil, err
 		}
-		diags := policy.Lint(files, known)
+		diags := lint.Lint(files, known)
 		if err := printDiagnostics(stderr, nil, unreadFiles(o.policies)); err != nil {
 			return nil, nil, err
 		}

@@ -23,6 +23,7 @@ import (
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func newPolicyImport() *cobra.Command {
@@ -70,7 +71,7 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate: left out:", l)
 			}
 			files := []policy.File{{Name: cmp.Or(output, "the imported policy"), Text: text}}
-			diags := policy.Lint(files, catalog.Known())
+			diags := lint.Lint(files, catalog.Known())
 			policy.WriteDiagnostics(c.ErrOrStderr(), files, diags)
 			if diags.HasErrors() {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s in the written policy; correct it there\n", report.Count(len(diags.Errs()), "mistake"))

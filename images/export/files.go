@@ -111,12 +111,13 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 	add("ENV{DEVTYPE}", m.Kind)
 	add("ENV{ID_NET_DRIVER}", m.Driver)
 	var actions []string
-	for _, t := range l.Of(policy.MTU) {
-		actions = append(actions, `ATTR{mtu}="`+t.Value+`"`)
-	}
 	for _, kind := range ethtool.Kinds() {
 		words := ""
 		for _, t := range l.Of(policy.LinkKind(kind.Name)) {
+			if kind.IsScalar() {
+				actions = append(actions, fmt.Sprintf(`ATTR{%s}=%q`, kind.Name, t.Value))
+				continue
+			}
 			if t.Value == "max" { // ethtool(8) does not know it
 				s.addLack(name, t.Label()+" is the driver's maximum, which is known only on the node", l.Metadata)
 				continue

@@ -1,5 +1,5 @@
-// Package ethtool has the one list of the kinds of link settings that ethtool(8) changes: the language, the checks, the exports and host
-// read it.
+// Package ethtool has the one list of the kinds of link settings that ip(8) and ethtool(8) change: the language, the checks, the exports
+// and host read it.
 package ethtool
 
 import (
@@ -13,7 +13,13 @@ const Offload = "offload"
 
 // Kind is one kind of setting.
 type Kind struct {
-	Name   string // the argument of a link block
+	Name string // the argument of a link block
+
+	// A scalar is one number, which is also an attribute in /sys/class/net/LINK. All others are maps of names.
+	Command     string // sets the VALUE of a scalar of LINK
+	Least, Most int64
+	Unit        string // " bytes"
+
 	Flag   string // of ethtool(8)
 	Resets bool   // the driver may reset the link to change it
 	Like   string // a link block's entry and how to write it
@@ -29,12 +35,13 @@ type Kind struct {
 func Kinds() []Kind {
 	const number = "a name of ethtool(8) to a number: "
 	return []Kind{
-		{"channels", "-L", true, number + "channels = { combined = 4 }",
-			unix.ETHTOOL_GCHANNELS, unix.ETHTOOL_SCHANNELS, true, []string{"rx", "tx", "other", "combined"}},
-		{"ring", "-G", true, number + "ring = { rx = 512 }",
-			unix.ETHTOOL_GRINGPARAM, unix.ETHTOOL_SRINGPARAM, true, []string{"rx", "rx-mini", "rx-jumbo", "tx"}},
-		{"coalesce", "-C", false, number + "coalesce = { rx-usecs = 50 }",
-			unix.ETHTOOL_GCOALESCE, unix.ETHTOOL_SCOALESCE, false, []string{
+		{Name: "mtu", Command: "ip link set dev LINK mtu VALUE", Least: 68, Most: 65535, Unit: " bytes"},
+		{Name: "channels", Flag: "-L", Resets: true, Like: number + "channels = { combined = 4 }", Limits: true,
+			Get: unix.ETHTOOL_GCHANNELS, Set: unix.ETHTOOL_SCHANNELS, Numbers: []string{"rx", "tx", "other", "combined"}},
+		{Name: "ring", Flag: "-G", Resets: true, Like: number + "ring = { rx = 512 }", Limits: true,
+			Get: unix.ETHTOOL_GRINGPARAM, Set: unix.ETHTOOL_SRINGPARAM, Numbers: []string{"rx", "rx-mini", "rx-jumbo", "tx"}},
+		{Name: "coalesce", Flag: "-C", Like: number + "coalesce = { rx-usecs = 50 }",
+			Get: unix.ETHTOOL_GCOALESCE, Set: unix.ETHTOOL_SCOALESCE, Numbers: []string{
 				"rx-usecs", "rx-frames", "rx-usecs-irq", "rx-frames-irq", "tx-usecs", "tx-frames", "tx-usecs-irq", "tx-frames-irq",
 				"stats-block-usecs", "adaptive-rx", "adaptive-tx", "pkt-rate-low", "rx-usecs-low", "rx-frames-low", "tx-usecs-low",
 				"tx-frames-low", "pkt-rate-high", "rx-usecs-high", "rx-frames-high", "tx-usecs-high", "tx-frames-high", "sample-interval",
@@ -43,7 +50,10 @@ func Kinds() []Kind {
 	}
 }
 
-// Of returns the kind of that name. The zero Kind means that ethtool has none.
+// IsScalar reports whether a setting of this kind is one number.
+func (k Kind) IsScalar() bool { return k.Command != "" }
+
+// Of returns the kind of that name. The zero Kind means that there is none.
 func Of(name string) Kind {
 	all := Kinds()
 	if i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name }); i >= 0 {

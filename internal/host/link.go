@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	kinds "nodegate/internal/ethtool"
 	"nodegate/internal/host/netns"
 )
 
@@ -120,6 +121,12 @@ func (m *machineLinks) Get(_ context.Context, name string) (Link, error) {
 	return newLink(l), nil
 }
 
+// Scalar returns the number of a kind of setting that is one number.
+func (l Link) Scalar(kind string) (n int, is bool) {
+	n, is = map[string]int{"mtu": l.MTU}[kind]
+	return n, is
+}
+
 // newLink leaves out the fields that name other links.
 func newLink(l netlink.Link) Link {
 	a := l.Attrs()
@@ -212,10 +219,10 @@ func (m *machineLinks) Driver(_ context.Context, link string) (string, error) {
 
 func (m *machineLinks) Set(_ context.Context, link, kind string, to map[string]string) error {
 	var err error
-	switch kind {
-	case "mtu":
-		err = setMTU(link, to[""])
-	case "offload":
+	switch {
+	case kinds.Of(kind).IsScalar():
+		err = setScalar(link, kind, to[""])
+	case kind == "offload":
 		err = m.setFeatures(link, to)
 	default:
 		err = m.setTuning(link, kind, to)
@@ -223,23 +230,26 @@ func (m *machineLinks) Set(_ context.Context, link, kind string, to map[string]s
 	return linkErr("changing "+kind, link, err)
 }
 
-// setMTU reads the value back and fails if the kernel has changed it.
-func setMTU(link, to string) error {
-	mtu, err := strconv.Atoi(to)
+// setScalar reads the value back and fails if the kernel has changed it.
+func setScalar(link, kind, to string) error {
+	want, err := strconv.Atoi(to)
 	if err != nil {
 		return err
 	}
 	l, err := netlink.LinkByName(link)
 	if err == nil {
-		err = netlink.LinkSetMTU(l, mtu)
+		err = map[string]func(netlink.Link, int) error{"mtu": netlink.LinkSetMTU}[kind](l, want)
 	}
 	if err == nil {
 		l, err = netlink.LinkByName(link)
 	}
-	if err == nil && l.Attrs().MTU != mtu {
-		err = fmt.Errorf("wrote %d, the kernel set %d instead", mtu, l.Attrs().MTU)
+	if err != nil {
+		return err
 	}
-	return err
+	if set, _ := newLink(l).Scalar(kind); set != want {
+		return fmt.Errorf("wrote %d, the kernel set %d instead", want, set)
+	}
+	return nil
 }
 
 func (m *machineLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {

@@ -85,16 +85,16 @@ type LinkValue struct {
 	Feature Feature // of an offload
 }
 
-// LinkValues returns a link's settings of one kind: mtu, or one of ethtool.Kinds. It uses the names of ethtool(8); the name of the MTU
-// is "".
+// LinkValues returns a link's settings of one kind of ethtool.Kinds. It uses the names of ethtool(8); the name of a scalar is "".
 func (h *Host) LinkValues(ctx context.Context, link, kind string) (map[string]LinkValue, error) {
 	all := map[string]LinkValue{}
-	switch kind {
-	case "mtu":
+	switch {
+	case ethtool.Of(kind).IsScalar():
 		l, err := h.Links.Get(ctx, link)
-		all[""] = LinkValue{Now: strconv.Itoa(l.MTU)}
+		n, _ := l.Scalar(kind)
+		all[""] = LinkValue{Now: strconv.Itoa(n)}
 		return all, err
-	case ethtool.Offload:
+	case kind == ethtool.Offload:
 		features, err := h.Links.Features(ctx, link)
 		for name, f := range features {
 			all[name] = LinkValue{Now: onOff(f.Active), Feature: f}

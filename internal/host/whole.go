@@ -34,7 +34,9 @@ func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 	for _, l := range links {
 		_, _ = h.Links.Driver(ctx, l.Name)
 		for _, kind := range ethtool.Kinds() {
-			_, _ = h.LinkValues(ctx, l.Name, kind.Name)
+			if !kind.IsScalar() { // the list of links has it
+				_, _ = h.LinkValues(ctx, l.Name, kind.Name)
+			}
 		}
 	}
 }

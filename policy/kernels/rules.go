@@ -3,6 +3,7 @@ package kernels
 import (
 	_ "embed"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -26,6 +27,12 @@ var byKind = sync.OnceValue(func() map[string][]Rule {
 	}
 	return all
 })
+
+// Number returns a word as a number, or 0.
+func (r Rule) Number(i int) int64 {
+	n, _ := strconv.ParseInt(r.Words[i], 10, 64)
+	return n
+}
 
 // Rules returns the rules of one kind, in the order of the file.
 func Rules(kind string) []Rule { return byKind()[kind] }

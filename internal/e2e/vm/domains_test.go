@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"
+	"nodegate/policy/lint"
 )
 
 // writeEach writes each line "PATH VALUE" of its input, prints "PATH STORED" or "PATH refused", and writes the old value back. It starts
@@ -95,7 +96,7 @@ func lintOn(version string, catalogue *kernels.Catalogue, path, value string) st
 		when += fmt.Sprintf(" && !version_at_least(kernel.version, %q)", all[slices.Index(all, version)+1])
 	}
 	text := fmt.Sprintf("sysctl %q {\n  value = %q\n  when = %s\n  severity = \"warn\"\n}\n", path, value, when)
-	for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{}) {
+	for _, d := range lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{}) {
 		if slices.Contains([]string{"Refused by the kernel", "Read-only"}, d.Summary) {
 			return d.Detail
 		}

@@ -56,7 +56,7 @@ func TestFolded(t *testing.T) {
 	}
 	changes := []AppliedChange{
 		{Name: "both", Writes: []Write{sysctl("a", "1", "1"), sysctl("b", "0", "1")}},
-		{Name: "link", Writes: []Write{{Kind: checks.SetMTU, Target: "veth1", From: "1500", To: "1400"}, {Kind: checks.SetMTU, Target: "eth0", From: "9001", To: "1400"}}},
+		{Name: "link", Writes: []Write{{Kind: "mtu", Target: "veth1", From: "1500", To: "1400"}, {Kind: "mtu", Target: "eth0", From: "9001", To: "1400"}}},
 		{Name: "nobody's"},
 		{Name: "offload", Writes: []Write{{Kind: checks.SetFeatures, Target: "eth0", From: "gro=on", To: "gro=off"}}},
 		{Name: "offloads", Writes: []Write{{Kind: checks.SetFeatures, Target: "eth0", From: "gro=on, gso=on", To: "gro=off, gso=off"}}},

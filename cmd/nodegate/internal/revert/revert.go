@@ -49,12 +49,10 @@ func (s Step) String() string {
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
-	case checks.LoadModule, checks.SetMTU:
-		return s.Target + " " + string(s.Kind)
 	case checks.DeleteAddress:
 		return "address " + s.Target
 	}
-	return s.Target + " " + string(s.Kind) + " " + s.Feature
+	return strings.TrimSpace(s.Target + " " + string(s.Kind) + " " + s.Feature)
 }
 
 // Steps returns one step for each setting that the changes have written or moved, in the order in which to restore them: newest first,

@@ -158,7 +158,7 @@ func TestGone(t *testing.T) {
 	h := (&hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{}}).Host()
 	for _, w := range []report.Write{
 		{Kind: checks.SetSysctl, Target: "net/ipv4/conf/eth9/rp_filter", From: "2", To: "0"},
-		{Kind: checks.SetMTU, Target: "eth9", From: "1500", To: "1450"},
+		{Kind: "mtu", Target: "eth9", From: "1500", To: "1450"},
 		{Kind: checks.SetFeatures, Target: "eth9", From: "rx-gro=on", To: "rx-gro=off"},
 	} {
 		steps, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{w}}})

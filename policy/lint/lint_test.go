@@ -1,9 +1,10 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,7 +13,28 @@ import (
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"
+	"nodegate/policy/lint"
 )
+
+// known returns the options that the commands use, with the checks that a file of the command lists: this package imports none.
+func known() policy.Options {
+	text, err := os.ReadFile("../../cmd/nodegate/testdata/contract.golden")
+	if err != nil {
+		panic(err)
+	}
+	var o policy.Options
+	for _, name := range regexp.MustCompile(`(?m)^problem (\S+)`).FindAllStringSubmatch(string(text), -1) {
+		o.Checks = append(o.Checks, name[1])
+	}
+	return o
+}
+
+func load(t *testing.T, text string) *policy.Policy {
+	t.Helper()
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+	require.True(t, !diags.HasErrors(), "%v\n%s", diags, text)
+	return p
+}
 
 // TestLintedPoliciesEvaluate: a policy that passes Lint loads on every node, with any facts. The
 // policies consist of random expressions, valid and invalid ones.
@@ -27,7 +49,7 @@ func TestLintedPoliciesEvaluate(t *testing.T) {
 	for range 200 {
 		text := g.policy()
 		files := []policy.File{{Name: "random.hcl", Text: []byte(text)}}
-		if _, diags := policy.Load(files, known()); diags.HasErrors() || policy.Lint(files, known()).HasErrors() {
+		if _, diags := policy.Load(files, known()); diags.HasErrors() || lint.Lint(files, known()).HasErrors() {
 			wrong++
 			continue
 		}
@@ -49,7 +71,7 @@ func TestBuiltinsEvaluate(t *testing.T) {
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
 		require.NoError(t, err)
-		if diags := policy.Lint([]policy.File{f}, known()); len(diags) > 0 {
+		if diags := lint.Lint([]policy.File{f}, known()); len(diags) > 0 {
 			t.Errorf("%s: %v", name, diags)
 		}
 	}
@@ -82,7 +104,7 @@ func TestOnNodes(t *testing.T) {
 		{`sysctl "net.core.rmem_max" { value = floor(node.memory / 1024) }`, ""},
 		{`sysctl "vm.max_map_count" { value = floor(node.memory / 1048576) }`, "vm.max_map_count must be 992 here"},
 	} {
-		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c[0])}}, known())
+		diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c[0])}}, known())
 		got := ""
 		for _, d := range diags {
 			got += d.Error() + "\n"
@@ -105,7 +127,7 @@ func BenchmarkLintConditions(b *testing.B) {
 				before := processorTime(b)
 				defer func() { b.ReportMetric(float64(processorTime(b)-before)/float64(b.N)/1e9, "cpu-s/op") }()
 				for b.Loop() {
-					if diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text.String())}}, known()); diags.HasErrors() {
+					if diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text.String())}}, known()); diags.HasErrors() {
 						b.Fatal(diags)
 					}
 				}

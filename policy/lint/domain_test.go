@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestDomains: Lint reports what the recorded kernels do with a value, at its position.
@@ -83,12 +84,9 @@ func TestDomains(t *testing.T) {
 		{"fs.file-max", "max = 1000", "error 1:8: Too few; "},
 		{"fs.nr_open", "value = 1024", "error 2:11: Too few; "},
 		{"user.max_net_namespaces", "value = 0", "error 2:11: Too few; "},
-		{"vm.overcommit_memory", "value = 2", "warning 1:8: Takes the memory; With vm.overcommit_memory = 2"},
-		{"vm.overcommit_memory", "value = 2\n}\nsysctl \"vm.overcommit_ratio\" {\n  value = 10", "error 4:8: Takes the memory; "},
-		{"vm.overcommit_memory", "value = 2\n}\nsysctl \"vm.overcommit_ratio\" {\n  value = 95", ""},
 	} {
 		text := fmt.Sprintf("sysctl %q {\n  %s\n}\n", c.key, c.body)
-		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 		var got []string
 		for _, d := range diags {
 			severity := "warning"
@@ -109,14 +107,14 @@ func TestMistakesElsewhere(t *testing.T) {
 		"sysctl \"vm.min_free_kbytes\" { value = 1073741824 }\nsysctl \"kernel.panic\" { value = node.cpus * 1.5 }\n" +
 		"sysctl \"vm.panic_on_oom\" {\n  value = 7\n  severity = \"high\"\n}\n"
 	got := map[string]int{}
-	for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()) {
+	for _, d := range lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()) {
 		got[d.Summary]++
 	}
 	// The wrong severity and kernel.panic are wrong values.
 	if want := map[string]int{"Wrong type": 1, "Refused by the kernel": 1, "Takes the memory": 1, "Wrong value": 2}; !maps.Equal(got, want) {
 		t.Error(got)
 	}
-	for _, d := range policy.Lint([]policy.File{{Name: "a.hcl", Text: []byte("sysctl {")},
+	for _, d := range lint.Lint([]policy.File{{Name: "a.hcl", Text: []byte("sysctl {")},
 		{Name: "p.hcl", Text: []byte(`sysctl "vm.swappiness" { value = 500 }`)}}, known()) {
 		assert.True(t, d.Subject.Filename == "a.hcl", "judged without a.hcl: %v", d)
 	}
@@ -164,7 +162,7 @@ func TestUnusualDomains(t *testing.T) {
 		 }`,
 		`sysctl "net.ipv4.tcp_mem" { value = "188319 251094 376638" }`,
 	} {
-		if diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
+		if diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
 			t.Errorf("%s\n%v", text, diags.Errs())
 			for _, d := range diags {
 				t.Log(d)

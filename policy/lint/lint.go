@@ -1,57 +1,81 @@
-package policy
+// Package lint judges a policy for `nodegate lint`: names and values that no kernel has, values that harm a node, types that do not match
+// on any branch of an expression, and mistakes that only some nodes would show. The gate does not need it.
+package lint
 
 import (
 	"fmt"
 	"maps"
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-
-	"nodegate/policy/kernels"
 )
 
 // Lint returns the mistakes in a policy, including those that only some nodes would show. It
 // reports names that no kernel has and types that do not match on any branch of an expression,
 // and loads the policy on usualNodes.
-func Lint(files []File, o Options) hcl.Diagnostics {
+func Lint(files []policy.File, o policy.Options) hcl.Diagnostics {
 	l, diags := lint(files, o)
 	return l.acknowledge(diags)
 }
 
 // Advise is Lint with warnings about parts that are valid but probably not intended. It returns the policy if it has no mistake.
-func Advise(files []File, o Options) (*Policy, hcl.Diagnostics) {
+func Advise(files []policy.File, o policy.Options) (*policy.Policy, hcl.Diagnostics) {
 	l, diags := lint(files, o)
-	p := &Policy{}
+	p := &policy.Policy{}
 	for _, f := range files {
 		p.Files = append(p.Files, f.Name)
 	}
 	if !diags.HasErrors() {
-		p, _ = Load(files, o) // its warnings are among those of lint
-		diags = append(diags, p.Advice()...)
+		p, _ = policy.Load(files, o) // its warnings are among those of lint
+		diags = append(diags, Advice(p)...)
 	}
 	return p, l.acknowledge(diags)
 }
 
-func lint(files []File, o Options) (*loader, hcl.Diagnostics) {
+// linter holds a policy and what its lint blocks allow.
+type linter struct {
+	policy.Source
+	options      policy.Options
+	catalogue    *kernels.Catalogue
+	blocks       []policy.Stanza // those to judge
+	at           map[hcl.Range]policy.Stanza
+	allowed      []string    // allow_names, as comparableName spells them
+	acknowledged [][2]string // a warning's id, and a glob for the name of its block
+}
+
+func lint(files []policy.File, o policy.Options) (*linter, hcl.Diagnostics) {
 	o.Fact = nil
-	l := read(files, o)
+	l := &linter{Source: policy.Read(files, o), options: o, at: map[hcl.Range]policy.Stanza{}}
 	catalogue, err := kernels.Read()
 	if err != nil {
 		return l, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
 	}
-	l.catalogue, l.names = catalogue, true
-	l.words.named = map[hcl.Expression][]string{}
-	l.evaluate()
-	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
+	l.catalogue, l.blocks = catalogue, l.Stanzas()
+	for _, b := range l.blocks {
+		l.at[b.Range] = b
+	}
+	before := &reading{linter: l}
+	before.readLint()
+	l.blocks = slices.DeleteFunc(slices.Clone(l.blocks), before.hasValueInName)
+	r := l.read(nil)
+	if r.policy != nil {
+		r.checkNames()
+		r.merge()
+	}
+	diags := slices.Concat(before.diags, r.diags, l.checkTypes(), r.warnings, l.findIneffective())
 	if diags.HasErrors() {
-		if l.stopped || !l.hasRead(files) { // the other blocks would lack these files' variables
+		if r.policy == nil || len(r.policy.Files) < len(files) { // the other blocks would lack these files' variables
 			return l, diags
 		}
-		l.blocks = slices.DeleteFunc(slices.Clone(l.blocks), func(b block) bool { return slices.ContainsFunc(diags, b.hasError) })
+		l.blocks = slices.DeleteFunc(l.blocks, func(b policy.Stanza) bool {
+			return slices.ContainsFunc(diags, func(d *hcl.Diagnostic) bool { return hasError(b, d) })
+		})
 	}
-	v := &survey{loader: l, answers: map[hcl.Range][]answer{}, reported: map[string]bool{}}
+	v := &survey{linter: l, merged: r.policy, answers: map[hcl.Range][]answer{}, reported: map[string]bool{}}
 	for _, d := range diags {
 		v.reported[mistakeKey(d)] = true
 	}
@@ -67,18 +91,13 @@ func lint(files []File, o Options) (*loader, hcl.Diagnostics) {
 	return l, diags
 }
 
-// hasRead reports whether all files were parsed.
-func (l *loader) hasRead(files []File) bool {
-	return !slices.ContainsFunc(files, func(f File) bool { return !slices.Contains(l.policy.Files, f.Name) })
-}
-
 // hasError reports whether d is an error inside the block.
-func (b block) hasError(d *hcl.Diagnostic) bool {
-	return d.Severity == hcl.DiagError && b.contains(d.Subject)
+func hasError(b policy.Stanza, d *hcl.Diagnostic) bool {
+	return d.Severity == hcl.DiagError && contains(b, d.Subject)
 }
 
 // contains reports whether a position is inside the block.
-func (b block) contains(at *hcl.Range) bool {
+func contains(b policy.Stanza, at *hcl.Range) bool {
 	if at == nil {
 		return false
 	}
@@ -86,7 +105,7 @@ func (b block) contains(at *hcl.Range) bool {
 	if body, native := b.Body.(*hclsyntax.Body); native {
 		ranges = append(ranges, body.SrcRange)
 	}
-	for _, e := range b.expressions() {
+	for _, e := range b.Expressions() {
 		ranges = append(ranges, e.Range()) // an override may be in another file
 	}
 	return slices.ContainsFunc(ranges, func(r hcl.Range) bool { return r.Filename == at.Filename && r.Overlaps(*at) })
@@ -94,7 +113,8 @@ func (b block) contains(at *hcl.Range) bool {
 
 // survey loads a policy on many nodes.
 type survey struct {
-	*loader
+	*linter
+	merged   *policy.Policy         // with all facts unknown
 	answers  map[hcl.Range][]answer // by block
 	diags    hcl.Diagnostics
 	reported map[string]bool
@@ -103,35 +123,35 @@ type survey struct {
 // answer holds the requirement of a block on one node.
 type answer struct {
 	facts map[string]any
-	*Policy
+	*policy.Policy
 }
 
 // load evaluates the policy on a node, and records the mistakes that are new.
 func (v *survey) load(facts map[string]any) {
-	node := v.on(facts)
-	node.blocks = v.blocks
-	node.decode()
+	node := v.read(from(facts))
 	for _, s := range node.policy.Sysctls {
 		if s.Applies() {
-			v.answers[s.Range] = append(v.answers[s.Range], answer{facts, &Policy{Sysctls: []Sysctl{s}}})
+			v.answers[s.Range] = append(v.answers[s.Range], answer{facts, &policy.Policy{Sysctls: []policy.Sysctl{s}}})
 		}
 	}
 	for _, k := range node.policy.Links {
 		if k.Applies() {
-			v.answers[k.Range] = append(v.answers[k.Range], answer{facts, &Policy{Links: []Link{k}}})
+			v.answers[k.Range] = append(v.answers[k.Range], answer{facts, &policy.Policy{Links: []policy.Link{k}}})
 		}
 	}
-	node.conclude()
+	node.merge()
 	for _, d := range slices.Concat(node.diags, node.warnings) {
 		key := mistakeKey(d)
 		if v.reported[key] {
 			continue
 		}
 		v.reported[key] = true
-		concerned := func(b block) bool { return b.contains(d.Subject) || strings.Contains(d.Detail, place(b.Range)) }
+		concerned := func(b policy.Stanza) bool {
+			return contains(b, d.Subject) || strings.Contains(d.Detail, policy.Place(b.Range))
+		}
 		var read []hcl.Expression
-		for _, b := range applying(v.blocks, concerned) {
-			read = append(read, b.expressions()...)
+		for _, b := range those(v.blocks, concerned) {
+			read = append(read, b.Expressions()...)
 		}
 		if on := onNode(" This happens on %s.", facts, read...); on != "" { // otherwise it follows from a mistake that is reported
 			d.Detail += on
@@ -141,10 +161,10 @@ func (v *survey) load(facts map[string]any) {
 }
 
 // checkUnused reports variables that no block reads.
-func (l *loader) checkUnused() hcl.Diagnostics {
-	r := &reader{}
+func (l *linter) checkUnused() hcl.Diagnostics {
+	r := &reading{}
 	for _, b := range l.blocks {
-		if b.Type == "variable" && !b.isBuiltin() && !readsAny(append(l.expressions(), l.acknowledging...), "var."+b.Name) {
+		if b.Type == "variable" && !b.IsBuiltin() && !readsAny(l.expressions(), "var."+b.Name) {
 			r.warnf(b.Range, "Unused variable", "No block reads var.%s, so a value for it changes nothing. Use it, or remove it.", b.Name)
 		}
 	}
@@ -153,11 +173,9 @@ func (l *loader) checkUnused() hcl.Diagnostics {
 
 func mistakeKey(d *hcl.Diagnostic) string { return d.Subject.String() + d.Summary }
 
-// on returns a loader of the same blocks for a node with these facts.
-func (l *loader) on(facts map[string]any) *loader {
-	node := l.forNode(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
-	node.paid = true
-	return node
+// from returns a function that returns these facts.
+func from(facts map[string]any) func(name string) (any, bool) {
+	return func(name string) (any, bool) { v := facts[name]; return v, v != nil }
 }
 
 // onNode describes a node by the facts that expressions read, or returns "" if they read none.
@@ -165,7 +183,7 @@ func onNode(format string, facts map[string]any, read ...hcl.Expression) string 
 	named := map[string]string{}
 	for _, e := range read {
 		for _, t := range e.Variables() {
-			switch name := factName(t); v := facts[name].(type) {
+			switch name := policy.FactOf(t); v := facts[name].(type) {
 			case nil:
 			case string:
 				named[name] = fmt.Sprintf("%s %q", name, v)
@@ -185,38 +203,18 @@ func onNode(format string, facts map[string]any, read ...hcl.Expression) string 
 	return strings.Replace(fmt.Sprintf(format, "a node with "+inWords(all)), " 1 CPUs", " 1 CPU", 1)
 }
 
-func factName(t hcl.Traversal) string {
-	if len(t) > 1 {
-		if a, is := t[1].(hcl.TraverseAttr); is {
-			return t.RootName() + "." + a.Name
-		}
-	}
-	return t.RootName() + "."
-}
-
 // expressions returns every expression that depends on the node.
-func (l *loader) expressions() []hcl.Expression {
+func (l *linter) expressions() []hcl.Expression {
 	var all []hcl.Expression
 	for _, b := range l.blocks {
 		if b.Type != "variable" {
-			all = append(all, b.expressions()...)
+			all = append(all, b.Expressions()...)
 		}
 	}
 	return all
 }
 
-// expressions returns the expressions of a block and of the blocks in it.
-func (b block) expressions() []hcl.Expression {
-	var all []hcl.Expression
-	add := func(attrs hcl.Attributes) {
-		for _, name := range slices.Sorted(maps.Keys(attrs)) {
-			all = append(all, attrs[name].Expr)
-		}
-	}
-	add(b.Attrs)
-	for _, inner := range b.Blocks {
-		content, _ := inner.Body.Content(blockSchema(inner.Type)) // evaluation reports its mistakes
-		add(content.Attributes)
-	}
-	return all
+// those returns the elements that a condition is true for.
+func those[T any](all []T, is func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !is(one) })
 }

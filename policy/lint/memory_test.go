@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestMemory: Lint reports a number that takes the memory of a node, in the parameter's unit, and a number that the kernel refuses.
@@ -34,10 +35,6 @@ func TestMemory(t *testing.T) {
 		{"vm.nr_hugepages_mempolicy", "value = 5000000", "error", "it is vm.nr_hugepages"},
 		{"kernel.pid_max", "one_of = [400, 65536]", "error", "A node needs at least 32768"},
 		{"kernel.pid_max", `value = "0x190"`, "error", "A node needs at least 32768"},
-		{"vm.overcommit_kbytes", "value = 1000\n}\nsysctl \"vm.overcommit_memory\" {\n value = 2", "error", "only the 1000 kB"},
-		{"vm.overcommit_kbytes", "value = 1000\n}\nsysctl \"vm.overcommit_memory\" {\n one_of = [\"0x2\", 1]", "error", "only the 1000 kB"},
-		{"vm.overcommit_kbytes", "value = 0\n}\nsysctl \"vm.overcommit_memory\" {\n value = 2", "warning", "only 50 %"},
-		{"vm.overcommit_kbytes", "value = 16777216\n}\nsysctl \"vm.overcommit_memory\" {\n value = 2", "", ""},
 		{"kernel.pid_max", "value = 4194305", "error", "accepted: 301 to 4194304"},
 		{"kernel.pid_max", "min = 4194304", "", ""},
 		{"kernel.pid_max", "min = 100000 * node.cpus", "error", "accepted: 301 to 4194304"},
@@ -49,7 +46,7 @@ func TestMemory(t *testing.T) {
 		{"fs.file-max", "value = 9223372036854775807", "", ""},
 	} {
 		text := fmt.Sprintf("sysctl %q {\n %s\n}\n", c.key, c.body)
-		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 		exit := ""
 		if len(diags) > 0 {
 			exit = "warning"

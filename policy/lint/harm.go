@@ -1,18 +1,18 @@
-package policy
+package lint
 
 import (
 	"fmt"
 	"math"
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-
-	"nodegate/policy/kernels"
 )
 
 // mistaken returns why a value that the kernel accepts is harmful, or "". floor: the value is a lower bound, which lowers nothing.
-func mistaken(key Key, value string, floor bool) string {
+func mistaken(key policy.Key, value string, floor bool) string {
 	words := strings.Fields(value)
 	switch {
 	case key == "kernel/core_pattern" && strings.HasPrefix(value, "|") && !strings.HasPrefix(value, "|/"):
@@ -49,23 +49,20 @@ func mistaken(key Key, value string, floor bool) string {
 }
 
 // checkHarm reports values that harm a node of a cluster together, or unless another requirement mends that.
-func (p *Policy) checkHarm(r *reader) {
-	if r.catalogue == nil {
-		return
-	}
+func (r *reading) checkHarm(p *policy.Policy) {
 	var reported []string
 	p = p.Applying()
 	for _, rule := range kernels.Rules("harm") {
-		bad := p.having(rule.Words[0])
+		bad := having(p, rule.Words[0])
 		if bad == nil || r.isAllowed(string(bad.key)) || slices.Contains(reported, bad.what) {
 			continue
 		}
 		holds, beside := true, ""
 		for i := 1; i < len(rule.Words); i += 2 {
-			other := p.having(rule.Words[i+1])
+			other := having(p, rule.Words[i+1])
 			holds = holds && (other != nil) == (rule.Words[i] == "with")
 			if other != nil {
-				beside += fmt.Sprintf(" with %s (%s)", other.what, place(other.Range))
+				beside += fmt.Sprintf(" with %s (%s)", other.what, policy.Place(other.Range))
 			}
 		}
 		if holds {
@@ -76,26 +73,28 @@ func (p *Policy) checkHarm(r *reader) {
 }
 
 // uses reports whether the policy uses a built-in one.
-func (p *Policy) uses(name string) bool { return slices.Contains(p.Files, "builtin:"+name+".hcl") }
+func uses(p *policy.Policy, name string) bool {
+	return slices.Contains(p.Files, "builtin:"+name+".hcl")
+}
 
 // finding is a requirement that a term of a rule describes.
 type finding struct {
-	Metadata
-	key  Key
+	policy.Metadata
+	key  policy.Key
 	what string
 }
 
 // having returns the first applying requirement that a term of a rule describes, KEY=BAD/GOOD, or nil.
-func (p *Policy) having(term string) *finding {
+func having(p *policy.Policy, term string) *finding {
 	key, values, _ := strings.Cut(term, "=")
 	if key == "use" {
-		if p.uses(values) {
+		if uses(p, values) {
 			return &finding{}
 		}
 		return nil
 	}
 	bad, good, either := strings.Cut(values, "/")
-	is := func(s Sysctl) bool { return s.Allows(bad) && (!either || !s.Allows(good)) }
+	is := func(s policy.Sysctl) bool { return s.Allows(bad) && (!either || !s.Allows(good)) }
 	for _, s := range p.Sysctls {
 		about, _ := path.Match(key, string(s.Key))
 		if covers, _ := path.Match(string(s.Key), key); (about || covers) && is(s) {
@@ -103,9 +102,9 @@ func (p *Policy) having(term string) *finding {
 		}
 	}
 	for _, l := range p.Links {
-		for _, s := range l.Of(LinkSysctls) {
-			if about, _ := path.Match(key, s.Name); about && is(Sysctl{Value: s.Value}) {
-				return &finding{l.Metadata, Key(s.Name), s.Label() + " = " + s.Value}
+		for _, s := range l.Of(policy.LinkSysctls) {
+			if about, _ := path.Match(key, s.Name); about && is(policy.Sysctl{Value: s.Value}) {
+				return &finding{l.Metadata, policy.Key(s.Name), s.Label() + " = " + s.Value}
 			}
 		}
 	}

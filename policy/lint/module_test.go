@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func TestModuleOptions(t *testing.T) {
@@ -36,7 +37,7 @@ func TestModuleOptions(t *testing.T) {
 		"module \"dccp\" {\n absent = true\n when = os.id == \"debian\"\n}":          "must not depend on os.id",
 		"module \"dccp\" { absent = \"yes\" }":                                       "absent must be true or false",
 	} {
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

@@ -1,7 +1,9 @@
-package policy
+package lint
 
 import (
 	"fmt"
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
@@ -9,32 +11,27 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
-
-	"nodegate/policy/kernels"
 )
 
 // checkTypes reports operands, conditions and arguments of a wrong type, for any values of the facts and on every branch of every
 // expression. HCL converts strings only when a node evaluates the expression, and would fail there.
-func (l *loader) checkTypes() hcl.Diagnostics {
-	c := &typeChecker{reader: l.fresh()}
+func (l *linter) checkTypes() hcl.Diagnostics {
+	c := &typeChecker{reading: &reading{linter: l}}
 	for _, e := range l.expressions() {
 		syntax, ok := e.(hclsyntax.Node)
 		if !ok || len(e.Variables()) == 0 {
 			continue
 		}
-		before := len(c.diags)
-		scope, _, ok := c.scopeFor(e)
-		if c.EvalContext = scope; ok {
+		if scope, ok := l.Scope(e); ok {
+			c.EvalContext = scope
 			_ = hclsyntax.Walk(syntax, c)
-		} else {
-			c.diags = c.diags[:before] // evaluation reports the same
 		}
 	}
 	return append(c.diags, c.warnings...)
 }
 
 type typeChecker struct {
-	*reader
+	*reading
 	*hcl.EvalContext
 	trying int // nesting depth of can() and try(), which may contain errors
 }
@@ -119,7 +116,7 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 	if !depends || !t.IsPrimitiveType() || t == want {
 		return
 	}
-	detail := fmt.Sprintf("%s is %s where %s is needed; a node could not convert it.", nameOf(e), withArticle(t), withArticle(want))
+	detail := fmt.Sprintf("%s is %s where %s is needed; a node could not convert it.", nameOf(e), policy.WithArticle(t), policy.WithArticle(want))
 	if v := nameOf(e); other != nil && want == cty.Number && (strings.HasSuffix(v, "version") || v == "kernel.release") {
 		least := "LEAST"
 		if value, diags := other.Value(c.EvalContext); !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.String {
@@ -162,14 +159,14 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 	c.checkPossible(nameOf(n.LHS), n.RHS)
 	c.checkPossible(nameOf(n.RHS), n.LHS)
 	if dependsLeft && left.IsPrimitiveType() && right.IsTupleType() {
-		c.errorf(n.Range(), "Wrong type", "%s is %s and never equals a list. Write %scontains([...], %[1]s).", nameOf(n.LHS), withArticle(left),
+		c.errorf(n.Range(), "Wrong type", "%s is %s and never equals a list. Write %scontains([...], %[1]s).", nameOf(n.LHS), policy.WithArticle(left),
 			map[bool]string{true: "!"}[n.Op == hclsyntax.OpNotEqual])
 	}
 	if !dependsLeft && !dependsRight || !left.IsPrimitiveType() || !right.IsPrimitiveType() || left == right {
 		return
 	}
-	c.errorf(n.Range(), "Wrong type", "%s is %s and %s is %s: they are never equal.%s", nameOf(n.LHS), withArticle(left), nameOf(n.RHS),
-		withArticle(right), suggestLiteral(n.LHS, left, n.RHS)+suggestLiteral(n.RHS, right, n.LHS))
+	c.errorf(n.Range(), "Wrong type", "%s is %s and %s is %s: they are never equal.%s", nameOf(n.LHS), policy.WithArticle(left), nameOf(n.RHS),
+		policy.WithArticle(right), suggestLiteral(n.LHS, left, n.RHS)+suggestLiteral(n.RHS, right, n.LHS))
 }
 
 // checkPossible reports a string that a fact never equals. The versions of the kernel and of kubelet nearly always have three numbers.
@@ -183,7 +180,7 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	switch {
 	case words != nil && !slices.Contains(words, text):
 		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",
-			fact, text, strings.Join(quoted(words), ", "), Nearest(text, words))
+			fact, text, strings.Join(policy.Quoted(words), ", "), policy.Nearest(text, words))
 	case fact == "os.id" && len(kernels.About("os", text)) > 0:
 	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
 		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) requires lower case. Write %q.",
@@ -196,7 +193,7 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 				meant = append(meant, fmt.Sprintf("%q", rule.Words[0]))
 			}
 		}
-		hint := Nearest(text, all)
+		hint := policy.Nearest(text, all)
 		if meant != nil {
 			hint = " Did you mean " + strings.Join(meant, " or ") + "?"
 		}
@@ -214,7 +211,7 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 
 // versionText returns a number as the version that its author meant. No component has had a version 1.1 to 1.4 for years: 1.3 is 1.30.
 func versionText(e hcl.Expression, v cty.Value) string {
-	text := numberText(e, v)
+	text := policy.NumberText(e, v)
 	if len(text) == 3 && strings.HasPrefix(text, "1.") {
 		text += "0"
 	}
@@ -230,7 +227,7 @@ func suggestLiteral(of hclsyntax.Expression, other cty.Type, e hclsyntax.Express
 	if fact := nameOf(of); fact == "kernel.version" || fact == "kubelet.version" {
 		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, versionText(e, v))
 	}
-	return fmt.Sprintf(" Write %q.", numberText(e, v))
+	return fmt.Sprintf(" Write %q.", policy.NumberText(e, v))
 }
 
 func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {
@@ -250,8 +247,8 @@ func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {
 		case cty.Number:
 			c.errorf(arg.Range(), "Not a version", "Write the version in quotes: the number 1.30 would be 1.3.")
 		case cty.String:
-			if _, err := versionNumbers(v.AsString()); err != nil {
-				c.errorf(arg.Range(), "Not a version", "%s.", capitalize(err.Error()))
+			if _, err := policy.VersionNumbers(v.AsString()); err != nil {
+				c.errorf(arg.Range(), "Not a version", "%s.", strings.ToUpper(err.Error()[:1])+err.Error()[1:])
 			}
 		}
 	}
@@ -280,7 +277,7 @@ func (c *typeChecker) checkContains(n *hclsyntax.FunctionCallExpr) {
 	switch {
 	case list.IsPrimitiveType():
 		c.errorf(n.Args[0].Range(), "Wrong type",
-			"contains searches a list, for example [\"debian\", \"ubuntu\"]; this is %s.", withArticle(list))
+			"contains searches a list, for example [\"debian\", \"ubuntu\"]; this is %s.", policy.WithArticle(list))
 	case list.IsTupleType() && depends && what.IsPrimitiveType() && list.Length() > 0:
 		for _, t := range list.TupleElementTypes() {
 			if t == what || !t.IsPrimitiveType() {
@@ -288,7 +285,7 @@ func (c *typeChecker) checkContains(n *hclsyntax.FunctionCallExpr) {
 			}
 		}
 		c.errorf(n.Args[0].Range(), "Wrong type", "%s is %s, but the list has no value of that type, so this is never "+
-			"true.", nameOf(n.Args[1]), withArticle(what))
+			"true.", nameOf(n.Args[1]), policy.WithArticle(what))
 	}
 }
 
@@ -307,7 +304,7 @@ func parameterOf(f function.Function, i int) (function.Parameter, bool) {
 func nameOf(e hclsyntax.Expression) string {
 	switch e := e.(type) {
 	case *hclsyntax.ScopeTraversalExpr:
-		return factName(e.Traversal)
+		return policy.FactOf(e.Traversal)
 	case *hclsyntax.ParenthesesExpr:
 		return nameOf(e.Expression)
 	}

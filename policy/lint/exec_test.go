@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func TestExec(t *testing.T) {
@@ -44,7 +45,7 @@ exec.late [] 10s [boot run] block report cni.name`
 		`check "swap" { command = ["/x"] }`:                                            "Not a program",
 		"check \"exec\" { command = [\"/x\"] }\ncheck \"exec\" { command = [\"/y\"] }": "Same name twice",
 	} {
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

@@ -1,10 +1,10 @@
-package policy
+package lint
 
 import (
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 	"strconv"
 	"strings"
-
-	"nodegate/policy/kernels"
 )
 
 // usualNodes returns the facts of nodes that exist. A new node does not know its CNI, kube-proxy and kubelet yet.
@@ -17,7 +17,7 @@ func usualNodes() (all []map[string]any) {
 			numbers[i], _ = strconv.ParseInt(w, 10, 64)
 		}
 		facts := map[string]any{"node.cpus": numbers[0], "node.memory": (numbers[1]*1016332 + 1) << 10, // firmware and the kernel take 3 %
-			"kernel.release": words[2], "kernel.version": leadingVersion(words[2]), "os.id": words[3], "os.version": words[4],
+			"kernel.release": words[2], "kernel.version": words[2][:len(words[2])-len(strings.TrimLeft(words[2], "0123456789."))], "os.id": words[3], "os.version": words[4],
 			"systemd.version": numbers[5], "cloud.provider": words[6]}
 		for i, name := range []string{"cni.name", "kube_proxy.mode", "kubelet.version"} {
 			if words[7+i] != "" {
@@ -32,20 +32,11 @@ func usualNodes() (all []map[string]any) {
 // withoutOneFact returns nodes that lack one fact each.
 func withoutOneFact() []map[string]any {
 	var all []map[string]any
-	for _, name := range FactNames() {
+	for _, name := range policy.FactNames() {
 		all = append(all, usualNodes()[6])
 		delete(all[len(all)-1], name)
 	}
 	return all
-}
-
-// leadingVersion returns the fact kernel.version of a release: 6.1.0 of 6.1.0-28-amd64.
-func leadingVersion(release string) string {
-	end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-	if end < 0 {
-		return release
-	}
-	return release[:end]
 }
 
 // exampleOf returns a fact of a usual node, for a message.

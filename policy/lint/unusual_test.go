@@ -1,9 +1,10 @@
-package policy_test
+package lint_test
 
 import (
 	"testing"
 
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestUnusual: unusual policies that are right pass Lint without a warning.
@@ -88,7 +89,7 @@ func TestUnusual(t *testing.T) {
 			t.Errorf("%s\n%v", text, diags)
 			continue
 		}
-		if diags, advice := policy.Lint(files, known()), p.Advice(); len(diags) > 0 || len(advice) > 0 {
+		if diags, advice := lint.Lint(files, known()), lint.Advice(p); len(diags) > 0 || len(advice) > 0 {
 			t.Errorf("%s\n%v %s", text, diags, advice)
 		}
 	}

@@ -1,19 +1,19 @@
-package policy
+package lint
 
 import (
 	"fmt"
 	"maps"
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-
-	"nodegate/policy/kernels"
 )
 
 // asked is one value that a block requires on nodes with some of the recorded kernels.
 type asked struct {
-	key     Key
+	key     policy.Key
 	target  string            // the value that apply writes
 	allows  func(string) bool // whether a stored value satisfies the block
 	at      hcl.Range
@@ -25,19 +25,18 @@ type asked struct {
 // checkDomains reports values that recorded kernels refuse or never give back, and parameters that only some of them have. A block is
 // judged for the kernels that its conditions include.
 func (v *survey) checkDomains() hcl.Diagnostics {
-	r := &reader{}
+	r := &reading{}
 	for _, b := range v.blocks {
-		if b.Type != "sysctl" && (b.Type != "link" || b.get("sysctl") == nil) {
+		if b.Type != "sysctl" && (b.Type != "link" || b.Get("sysctl") == nil) {
 			continue
 		}
-		if key, err := ParseKey(b.Name); b.Type == "sysctl" {
-			v.checkDistribution(r, b, key)
+		if key, err := policy.ParseKey(b.Name); b.Type == "sysctl" {
 			if err != nil || v.catalogue.Domains(string(key)) == nil {
 				continue
 			}
 			v.checkInterface(r, b, key)
 		}
-		one := &reader{}
+		one := &reading{}
 		for _, a := range v.askedOn(b) {
 			v.judge(one, b, a)
 		}
@@ -57,12 +56,12 @@ func (v *survey) checkDomains() hcl.Diagnostics {
 const mostMemory = 16 << 30
 
 // askedOn returns the values that a block requires on the recorded kernels.
-func (v *survey) askedOn(b block) []asked {
+func (v *survey) askedOn(b policy.Stanza) []asked {
 	var all []asked
 	versions := v.catalogue.Versions()
-	others := b.get("when") != nil && v.isForOthers(b)
-	onEach := !slices.ContainsFunc(b.expressions(), readsKernel) && !readsAny(b.expressions(), "os.version")
-	computed := readsAny(b.valueExpressions(), "node.memory")
+	others := b.Get("when") != nil && v.isForOthers(b)
+	onEach := !slices.ContainsFunc(b.Expressions(), readsKernel) && !readsAny(b.Expressions(), "os.version")
+	computed := readsAny(valueExpressions(b), "node.memory")
 	for _, n := range v.answers[b.Range] {
 		kernels := versions
 		if !onEach {
@@ -75,7 +74,7 @@ func (v *survey) askedOn(b block) []asked {
 		for _, a := range n.asked(b) {
 			same := slices.IndexFunc(all, func(o asked) bool { return o.key == a.key && o.target == a.target })
 			if same < 0 {
-				same, a.others, a.on = len(all), others, onNode(" on %s", n.facts, b.valueExpressions()...)
+				same, a.others, a.on = len(all), others, onNode(" on %s", n.facts, valueExpressions(b)...)
 				all = append(all, a)
 			}
 			for _, version := range kernels {
@@ -98,14 +97,14 @@ func recordedOf(version string, recorded []string) []string {
 }
 
 // asked returns the values that a block requires.
-func (p *Policy) asked(b block) []asked {
+func (n answer) asked(b policy.Stanza) []asked {
 	var all []asked
-	for _, s := range p.Sysctls {
+	for _, s := range n.Sysctls {
 		for _, name := range []string{"value", "one_of", "min", "max"} {
-			if b.get(name) == nil {
+			if b.Get(name) == nil {
 				continue
 			}
-			a := asked{key: s.Key, allows: s.Allows, at: b.at(name)}
+			a := asked{key: s.Key, allows: s.Allows, at: b.At(name)}
 			switch name {
 			case "min":
 				a.target = fmt.Sprint(*s.Min)
@@ -117,17 +116,17 @@ func (p *Policy) asked(b block) []asked {
 			all = append(all, a)
 		}
 	}
-	for _, k := range p.Links {
-		for _, s := range k.Of(LinkSysctls) {
-			all = append(all, asked{key: Key(s.Name), target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
+	for _, k := range n.Links {
+		for _, s := range k.Of(policy.LinkSysctls) {
+			all = append(all, asked{key: policy.Key(s.Name), target: s.Value, allows: policy.Sysctl{Value: s.Value}.Allows, at: b.At("sysctl")})
 		}
 	}
 	return all
 }
 
 // judge reports a value that some of the kernels refuse.
-func (l *loader) judge(r *reader, b block, a asked) {
-	if b.get("value") != nil || b.get("one_of") != nil {
+func (l *linter) judge(r *reading, b policy.Stanza, a asked) {
+	if b.Get("value") != nil || b.Get("one_of") != nil {
 		l.judgeWord(r, a)
 	}
 	domains := l.catalogue.Domains(string(a.key))
@@ -135,14 +134,14 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		return
 	}
 	answers := l.answersOn(domains, b, a)
-	floor := b.get("min") != nil && b.at("min") == a.at
+	floor := b.Get("min") != nil && b.At("min") == a.at
 	if answers.bad != nil {
 		r.warnings = append(r.warnings, answers.worst.on(answers.bad, b, a, answers.fine, len(answers.bad) == len(domains)))
 	} else if why := mistaken(a.key, a.target, floor); why != "" && !l.isAllowed(string(a.key)) {
 		r.warnf(a.at, "Harmful value", "%s = %s%s: %s.%s", a.key, a.target, a.on, why, ifWanted("Harmful value", a.key))
 	}
 	positive := func(d kernels.Domain) bool { low, _, known := d.Limits(); return known && low.Sign() >= 0 }
-	if n, is := parseNumber(a.target); is && n < 0 && floor && a.on == "" && len(domains) == len(applying(domains, positive)) {
+	if n, is := policy.ParseNumber(a.target); is && n < 0 && floor && a.on == "" && len(domains) == len(those(domains, positive)) {
 		r.warnf(a.at, "Holds nothing", "%s is never negative, so min = %d allows every value. Write the smallest right value.", a.key, n)
 	}
 	if answers.oneWay != nil && !l.isAllowed(string(a.key)) {
@@ -167,7 +166,7 @@ type kernelAnswers struct {
 }
 
 // answersOn returns the answers of the kernels that a block is for.
-func (l *loader) answersOn(domains []kernels.Domain, b block, a asked) (all kernelAnswers) {
+func (l *linter) answersOn(domains []kernels.Domain, b policy.Stanza, a asked) (all kernelAnswers) {
 	for _, version := range a.kernels {
 		i := slices.IndexFunc(domains, func(d kernels.Domain) bool { return d.Version == version })
 		if i < 0 {
@@ -191,11 +190,11 @@ func (l *loader) answersOn(domains []kernels.Domain, b block, a asked) (all kern
 type fault struct{ summary, why, advice string }
 
 // faultOf returns the fault of a value on one kernel, if any, and the kernel's answer.
-func (l *loader) faultOf(d kernels.Domain, b block, a asked) (fault, kernels.Answer) {
+func (l *linter) faultOf(d kernels.Domain, b policy.Stanza, a asked) (fault, kernels.Answer) {
 	switch answer := l.answer(d, a); {
 	case answer == kernels.Refused && !withinBound(d, a, b):
 		return fault{"Refused by the kernel", "refused by", acceptedBy(d)}, answer
-	case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
+	case answer == kernels.ReadOnly && !slices.Contains([]policy.Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
 		return fault{"Read-only", "read-only on", ": no program can write it. Remove it."}, answer
 	default:
 		return fault{}, answer
@@ -203,8 +202,8 @@ func (l *loader) faultOf(d kernels.Domain, b block, a asked) (fault, kernels.Ans
 }
 
 // on reports the fault of some kernels. It is a warning if another kernel that the block is for may be fine.
-func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnostic {
-	severity, when := hcl.DiagError, b.get("when")
+func (f fault) on(bad []string, b policy.Stanza, a asked, fine, onAll bool) *hcl.Diagnostic {
+	severity, when := hcl.DiagError, b.Get("when")
 	switch {
 	case fine && (when == nil || !readsKernel(when)):
 		severity = hcl.DiagWarning
@@ -221,7 +220,7 @@ func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnos
 }
 
 // answer returns a kernel's answer to the value that a block asks for.
-func (l *loader) answer(d kernels.Domain, a asked) kernels.Answer {
+func (l *linter) answer(d kernels.Domain, a asked) kernels.Answer {
 	answer := d.Answer(a.target)
 	for _, pair := range pairs("dependent") { // the recorded limits belong to the other's default
 		for i, key := range pair {
@@ -234,26 +233,26 @@ func (l *loader) answer(d kernels.Domain, a asked) kernels.Answer {
 }
 
 // hasSysctl reports whether a block sets a parameter, on any node.
-func (l *loader) hasSysctl(key Key) bool {
-	return slices.ContainsFunc(l.blocks, func(b block) bool { return b.checkName() == key.CheckName() })
+func (l *linter) hasSysctl(key policy.Key) bool {
+	return slices.ContainsFunc(l.blocks, func(b policy.Stanza) bool { return b.CheckName() == key.CheckName() })
 }
 
 // withinBound reports whether some accepted number satisfies a block with a bound: min = 0 of a parameter that is at least 1.
-func withinBound(d kernels.Domain, a asked, b block) bool {
-	if b.get("min") == nil && b.get("max") == nil {
+func withinBound(d kernels.Domain, a asked, b policy.Stanza) bool {
+	if b.Get("min") == nil && b.Get("max") == nil {
 		return false
 	}
 	low, high, known := d.Limits()
-	return !known || a.allows(low.String()) || a.allows(high.String()) || b.get("min") != nil && b.get("max") != nil
+	return !known || a.allows(low.String()) || a.allows(high.String()) || b.Get("min") != nil && b.Get("max") != nil
 }
 
 // coupled reports whether the kernel restores the parameter's value after boot when another one is written.
-func coupled(key Key) bool {
-	return slices.ContainsFunc(pairs("exclusive"), func(pair [2]Key) bool { return key == pair[0] || key == pair[1] })
+func coupled(key policy.Key) bool {
+	return slices.ContainsFunc(pairs("exclusive"), func(pair [2]policy.Key) bool { return key == pair[0] || key == pair[1] })
 }
 
 // isZeroAfterBoot reports whether a parameter is 0 after boot, although 0 cannot be written.
-func isZeroAfterBoot(key Key) bool {
+func isZeroAfterBoot(key policy.Key) bool {
 	return slices.Contains(kernels.Rules("zero")[0].Words, string(key))
 }
 
@@ -273,15 +272,15 @@ func readsKernel(e hcl.Expression) bool {
 // readsAny reports whether expressions depend on a fact.
 func readsAny(all []hcl.Expression, fact string) bool {
 	return slices.ContainsFunc(all, func(e hcl.Expression) bool {
-		return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return factName(t) == fact })
+		return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return policy.FactOf(t) == fact })
 	})
 }
 
 // valueExpressions returns the expressions of a block without its when.
-func (b block) valueExpressions() []hcl.Expression {
+func valueExpressions(b policy.Stanza) []hcl.Expression {
 	b.Attrs = maps.Clone(b.Attrs)
 	delete(b.Attrs, "when")
-	return b.expressions()
+	return b.Expressions()
 }
 
 func versionsOf(domains []kernels.Domain) []string {
@@ -293,7 +292,7 @@ func versionsOf(domains []kernels.Domain) []string {
 }
 
 // whenFor returns a condition that includes the recorded kernels of these versions, which are neighbours, and no other recorded one.
-func (l *loader) whenFor(versions []string) string {
+func (l *linter) whenFor(versions []string) string {
 	all := l.catalogue.Versions()
 	first, last := slices.Index(all, versions[0]), slices.Index(all, versions[len(versions)-1])
 	var terms []string
@@ -315,42 +314,26 @@ func inWords(words []string) string {
 }
 
 // checkInterface reports a blocking parameter of one interface, which a node without it does not have.
-func (l *loader) checkInterface(r *reader, b block, key Key) {
+func (v *survey) checkInterface(r *reading, b policy.Stanza, key policy.Key) {
 	parts := strings.Split(string(key), "/")
 	everywhere := []string{"all", "default", "lo"}
 	if len(parts) < 5 || parts[2] != "conf" && parts[2] != "neigh" || slices.Contains(everywhere, parts[3]) || key.IsGlob() {
 		return
 	}
-	for _, s := range l.policy.Sysctls {
-		if s.Key == key && s.Severity == Block && s.Range == b.Range {
+	for _, s := range v.merged.Sysctls {
+		if s.Key == key && s.Severity == policy.Block && s.Range == b.Range {
 			link := parts[3]
 			parts[3] = "*"
 			r.warnf(b.Range, "Only with this interface", "%s exists only while the node has %s: a node without it is held. For any interface of "+
 				"that name write:\nlink %[2]q {\n  match { name = %[2]q }\n  sysctl = { %q = %s }\n}\n",
-				key, link, Key(strings.Join(parts, "/")), literal(s.Target("")))
-		}
-	}
-}
-
-// checkDistribution reports a parameter of some distributions in a block whose condition includes another one.
-func (v *survey) checkDistribution(r *reader, b block, key Key) {
-	for _, rule := range kernels.Rules("only") {
-		if rule.Words[0] != string(key) || !readsAny(b.expressions(), "os.id") {
-			continue
-		}
-		for _, a := range v.answers[b.Range] {
-			if id, known := a.facts["os.id"].(string); known && !slices.Contains(rule.Words[1:], id) {
-				r.warnf(b.at("when"), "Not on every kernel", "%s exists only in the kernels of %s, but this block applies to a node with os.id %q, "+
-					"which is held. Write when = contains([%s], os.id).", key, inWords(rule.Words[1:]), id, strings.Join(quoted(rule.Words[1:]), ", "))
-				return
-			}
+				key, link, policy.Key(strings.Join(parts, "/")), policy.Literal(s.Target("")))
 		}
 	}
 }
 
 // judgeWord reports a congestion control algorithm or a queueing discipline for which neither the recorded kernels nor the policy has a
 // module. The kernel loads it by its name.
-func (l *loader) judgeWord(r *reader, a asked) {
+func (l *linter) judgeWord(r *reading, a asked) {
 	var prefix, what string
 	builtin := []string{"reno", "cubic"}
 	switch a.key {
@@ -367,12 +350,12 @@ func (l *loader) judgeWord(r *reader, a asked) {
 			known = append(known, name)
 		}
 	}
-	own := func(b block) bool {
+	own := func(b policy.Stanza) bool {
 		return b.Type == "module" && strings.ReplaceAll(b.Name, "-", "_") == prefix+a.target
 	}
 	if slices.Contains(known, a.target) || slices.ContainsFunc(l.blocks, own) {
 		return
 	}
 	r.errorf(a.at, "Refused by the kernel", "%q is not a %s: no recorded kernel has a module %s%s.%s If yours has it, add: "+
-		"module \"%s%s\" {}", a.target, what, prefix, a.target, didYouMean(a.target, known), prefix, a.target)
+		"module \"%s%s\" {}", a.target, what, prefix, a.target, policy.DidYouMean(a.target, known), prefix, a.target)
 }

@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func TestTuning(t *testing.T) {
@@ -29,10 +30,10 @@ func TestTuning(t *testing.T) {
 		`coalesce = { rx-usecs = "max" }`: "coalesce.rx-usecs must be a whole number of at most 32 bits.",
 		`coalesce = { adaptive-rx = 1 }`:  "coalesce.adaptive-rx must be true or false",
 		"ring = { rx = 512 }\n}\nlink \"b\" {\n  match { name = \"e*\" }\n  ring = { rx = 256 }": "This link (name=e*) sets ring.rx",
-		"": "Give link \"a\" at least one of offload, mtu, sysctl, sysfs, ring, channels or coalesce.",
+		"": "Give link \"a\" at least one of offload, mtu, channels, ring, coalesce, sysctl, sysfs.",
 	} {
 		text = "link \"a\" {\n  match { name = \"eth0\" }\n  " + text + "\n}"
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

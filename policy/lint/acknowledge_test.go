@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestAcknowledgedNames: names of other distributions and of third-party modules pass without a word, and only those.
@@ -33,7 +34,7 @@ func TestAcknowledgedNames(t *testing.T) {
 		`lint { allow_names = ["a["] }`:                                                                       "not a valid pattern",
 		`lint { names = [] }`:                                                                                 `lint has no "names". It has allow_names, allow`,
 	} {
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		if want == "" && len(diags) > 0 || want != "" && !strings.Contains(diags.Error(), want) {
 			t.Errorf("%s\n%v\nwant %q", text, diags, want)
 		}
@@ -62,7 +63,7 @@ func TestAcknowledgedWarning(t *testing.T) {
 		  mtu      = 9001
 		  severity = "warn"
 		}`
-	p, diags := policy.Advise([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+	p, diags := lint.Advise([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 	assert.True(t, len(diags) == 1 && diags[0].Subject.Start.Line == 8 && len(p.Sysctls) == 3, "%v", diags)
 }
 
@@ -97,7 +98,7 @@ fs.file-max at most 12000500 warn Ingress. node.cpus 9`
 		"sysctls { values = [1] }":                                    "Missing values",
 		"sysctls {\n values = { \"vm.swappiness\" = 1 }\n min = 5\n}": "Unsupported argument",
 	} {
-		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 		if !strings.Contains(fmt.Sprint(diags.Errs()), want) {
 			t.Errorf("%s\n%v\nwant %s", text, diags.Errs(), want)
 		}

@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func TestSysfs(t *testing.T) {
@@ -26,8 +27,8 @@ sysfs.class/net/eth0.100/queues/rx-0/rps_cpus f /sys/class/net/eth0.100/queues/r
 	assert.Equal(t, strings.Join(all, "\n"), want)
 }
 
-// TestSysfsMistakes: lint refuses paths that a policy may not write, words that the kernel does not know, and huge pages that take the
-// machine. SECURITY.md: sysfs.
+// TestSysfsMistakes: lint refuses paths that a policy may not write and words that the kernel does not know.
+// SECURITY.md: sysfs.
 func TestSysfsMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`sysfs "block/sda/device/delete" { value = 1 }`:                                                                   "a policy may not write",
@@ -48,8 +49,6 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "kernel/mm/transparent_hugepage/enabled" { one_of = ["never", "of"] }`:                                     `not "of"`,
 		`sysfs "devices/system/cpu/smt/control" { one_of = ["notsupported", "off"] }`:                                     `not "notsupported"`,
 		`sysfs "devices/system/cpu/smt/control" { one_of = ["off", "no", "notsupported"] }`:                               `not "no"`,
-		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" { value = 2048 }`:                                   "Takes the memory",
-		`sysfs "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" { value = max(1, floor(node.memory / 1048576)) }`:      "Takes the memory",
 		"sysfs \"block/*/queue/scheduler\" { value = \"none\" }\nsysfs \"block/sda/queue/scheduler\" { value = \"bfq\" }": "Contradiction",
 		`sysfs "devices/system/clocksource/clocksource0/unbind_clocksource" { value = "tsc" }`:                            "a policy may not write",
 		`sysfs "devices/system/clocksource/clocksource0/u*" { value = "tsc" }`:                                            "a policy may not write",
@@ -57,7 +56,7 @@ func TestSysfsMistakes(t *testing.T) {
 		"gate { unit = \"kubelet@.service\" }":                                                                            "is a template",
 		`sysfs "kernel/mm/ksm/run" {}`:                                                                                    "Missing value",
 	} {
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 	for _, text := range []string{
@@ -70,7 +69,7 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "devices/system/clocksource/clocksource0/current_clocksource" { value = "tsc" }`,
 		`sysfs "module/nvme_core/parameters/io_timeout" { min = 4294967295 }`,
 	} {
-		if diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
+		if diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
 			t.Errorf("%s\n%v", text, diags)
 		}
 	}
@@ -111,7 +110,7 @@ func TestSysfsRefused(t *testing.T) {
 		{"devices/virtual/workqueue/cpumask", "value = 10", ""},
 	} {
 		text := "sysfs \"" + c.path + "\" {\n  " + c.body + "\n  reason = \"r\"\n}"
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		got := ""
 		for _, d := range diags {
 			got += d.Summary + "; " + d.Detail + "\n"
