@@ -174,6 +174,9 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 	f = Finding{Name: "kubeproxy.way.forward", Table: l.Table, Chain: l.Chain, Handle: int(l.Handle), Rule: l.Rule, Remedy: Remedy(l, lost)}
 	if l.Kind != replica.PartRule && l.Kind != replica.PartPolicy {
 		f.Table, f.Chain = "", ""
+		if l.Kind == replica.PartSysctl {
+			f.Rule = ""
+		}
 	} else if !l.Legacy && l.Family != ruleset.IPv4 && l.Family != ruleset.IPv6 {
 		f.Table = l.Family + " " + l.Table
 	}
@@ -185,9 +188,13 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 		if r.Kind == replay.ToService {
 			f.Name = "kubeproxy.way.service"
 		}
-		if f.Family = ruleset.IPv4; r.To.Addr().Is6() {
-			f.Family = ruleset.IPv6
-		}
+	}
+	is6 := func(r Flow) bool { return r.To.Addr().Is6() }
+	switch {
+	case !slices.ContainsFunc(lost, is6):
+		f.Family = ruleset.IPv4
+	case !slices.ContainsFunc(lost, func(r Flow) bool { return !is6(r) }):
+		f.Family = ruleset.IPv6
 	}
 	if f.Name == "kubeproxy.way.service" && oneService(lost) {
 		f.Service = lost[0].Service

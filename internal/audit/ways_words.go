@@ -16,8 +16,8 @@ func Describe(l *Loss) string {
 	switch l.Kind {
 	case "":
 		return "no rule, route or routing rule alone is the cause, so the copy may lack something that the node has"
-	case replica.PartForwarding:
-		where = l.Table + " = 0"
+	case replica.PartSysctl:
+		where = l.Rule
 	case replica.PartRoute, replica.PartRoutingRule:
 		where = fmt.Sprintf("the %s `%s`", l.Kind, l.Rule)
 		if l.Rule == "" {
@@ -80,8 +80,8 @@ func Remedy(l *Loss, lost []Flow) string {
 	case "":
 		return "look at what `ip rule`, `ip route show table all` and `nft list ruleset` have for these addresses; `nodegate probe service " +
 			"HOST:PORT` sends real packets"
-	case replica.PartForwarding:
-		return fmt.Sprintf("run `sysctl -w %s=1`; `nodegate check` names the file or the program that sets it", l.Table)
+	case replica.PartSysctl:
+		return fmt.Sprintf("run `sysctl -w %s=%s`; `nodegate check` names the file or the program that sets it", l.Table, l.Chain)
 	case replica.PartRoutingRule:
 		return fmt.Sprintf("look at `ip rule` and `ip route show table %s`: %s", l.Table, find)
 	case replica.PartRoute:

@@ -113,11 +113,13 @@ var mirror = regexp.MustCompile(`-j TEE|\bdup to\b`)
 
 // describe adds the words of the part that is the cause, in the namespace of the capture.
 func (l *Loss) describe(ctx context.Context, n *replica.Capture, part int) {
-	l.Rule = n.Parts[part].Words(ctx)
+	if l.Kind != replica.PartSysctl {
+		l.Rule = n.Parts[part].Words(ctx)
+	}
 	if mirror.MatchString(l.Rule) {
 		l.Flows = nil // the other side answers the copies too: no loss on the node
 	}
-	l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && deliversAll(ctx, n.Parts[part])
+	l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && strings.Contains(l.Rule, "fwmark") && deliversAll(ctx, n.Parts[part])
 }
 
 // leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.
@@ -248,6 +250,8 @@ func newLoss(n *replica.Capture, part int) *Loss {
 		l.Position = p.Priority
 	case replica.PartRoute:
 		l.Chain = p.To
+	case replica.PartSysctl:
+		l.Chain, l.Rule = p.To, p.Table+" = "+n.Sysctls[string(p.Message)]
 	}
 	l.Policy = enforcesPolicies(l.Owner)
 	return l
@@ -257,7 +261,7 @@ func newLoss(n *replica.Capture, part int) *Loss {
 func (l *Loss) index(n *replica.Capture) int {
 	return slices.IndexFunc(n.Parts, func(p replica.Part) bool {
 		return p.Kind == l.Kind && p.Legacy == l.Legacy && p.FamilyName() == l.Family && p.Table == l.Table && p.Handle == l.Handle &&
-			(p.Kind == replica.PartRoute && p.To == l.Chain || p.Kind != replica.PartRoute && p.Chain == l.Chain) &&
+			(p.To != "" && p.To == l.Chain || p.To == "" && p.Chain == l.Chain) &&
 			(p.Kind != replica.PartRoutingRule || p.Priority == l.Position) && (p.Position == l.Position || p.Position == 0)
 	})
 }

@@ -318,7 +318,7 @@ func changes(was, now *replica.Capture) (list []string) {
 	more, group := map[string]int{}, map[string]string{}
 	for sign, c := range map[int]*replica.Capture{-1: was, 1: now} {
 		for _, p := range c.Parts {
-			if p.Position = 0; p.Kind == replica.PartForwarding {
+			if p.Position = 0; p.Kind == replica.PartSysctl {
 				continue
 			}
 			id := fmt.Sprint(p.Family, p.String())

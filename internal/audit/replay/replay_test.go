@@ -120,6 +120,8 @@ func TestReplay(t *testing.T) {
 			"ip nexthop add id 1 group 4; ip route replace 10.244.1.0/24 nhid 3; ip route replace default nhid 1"},
 		{name: "a VPN halves the default route", change: tunnel + "ip route add 0.0.0.0/1 dev wg0; ip route add 128.0.0.0/1 dev wg0",
 			lost: "203.0.113.7 to web 192.168.50.1:30080", passes: "10.244.0.9 to web 10.96.0.1:80", part: "route to 128.0.0.0/1, table 254"},
+		{name: "a link does not forward", change: "echo 0 >/proc/sys/net/ipv4/conf/cni0/forwarding", lost: "10.244.0.9 to dns 10.96.0.2:53",
+			passes: "node to dns 10.96.0.2:53", part: "net.ipv4.conf.cni0.forwarding"},
 		{name: "a group of links", change: "ip link set cni0 group 42; iptables-nft -I FORWARD -m devgroup --src-group 42 -o eth0 -j DROP",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table filter chain FORWARD rule 1 "},
 		{name: "another source", change: "iptables-nft -t nat -I POSTROUTING -s 10.244.0.0/16 -o eth0 -j SNAT --to-source 192.168.50.77",

@@ -40,7 +40,7 @@ type Legacy struct {
 }
 
 // Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, a route, or
-// that nothing is forwarded.
+// the value of a sysctl.
 type Part struct {
 	Kind     string // PartRule and so on
 	Legacy   bool
@@ -53,8 +53,8 @@ type Part struct {
 	Forwards bool   // of a policy: its chain is at hook forward
 	Target   string // a chain to which it leads, whose rules are parts too
 	Priority int    // of a routing rule
-	To       string // of a route
-	Message  []byte // of a rule of nf_tables, a routing rule or a route
+	To       string // of a route; of a sysctl: the value with which it is left out
+	Message  []byte // of a rule of nf_tables, a routing rule or a route; of a sysctl: its key
 }
 
 // The kinds of parts.
@@ -63,7 +63,7 @@ const (
 	PartPolicy      = "policy"
 	PartRoutingRule = "routing rule"
 	PartRoute       = "route"
-	PartForwarding  = "sysctl" // Table is its name
+	PartSysctl      = "sysctl" // Table is its name
 )
 
 func (p *Part) String() string {
@@ -76,7 +76,7 @@ func (p *Part) String() string {
 		return fmt.Sprintf("routing rule %d, table %s", p.Priority, p.Table)
 	case PartRoute:
 		return fmt.Sprintf("route to %s, table %s", p.To, p.Table)
-	case PartForwarding:
+	case PartSysctl:
 		return p.Table
 	case PartPolicy:
 		return fmt.Sprintf("%s family %d table %s: policy of chain %s", backend, p.Family, p.Table, p.Chain)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -68,9 +67,10 @@ func (r *Replica) loadSets(s *wire.Conn) error {
 func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool) (err error) {
 	for i := range r.Capture.Parts {
 		p := &r.Capture.Parts[i]
-		if p.Kind == PartForwarding && without[i] != r.absent[i] {
+		if p.Kind == PartSysctl && without[i] != r.absent[i] {
 			r.absent[i] = without[i]
-			err = write(strings.ReplaceAll(p.Table, ".", "/"), map[bool]string{false: "0", true: "1"}[without[i]])
+			key := string(p.Message)
+			err = write(key, map[bool]string{false: r.Capture.Sysctls[key], true: p.To}[without[i]])
 			if err != nil {
 				return err
 			}

@@ -169,10 +169,25 @@ func (c *Capture) readSysctls() {
 			c.Sysctls[key] = strings.TrimSpace(string(b))
 		}
 	}
-	for i, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		if key := sysctls[i]; c.Sysctls[key] == "0" {
-			c.Parts = append(c.Parts, Part{Kind: PartForwarding, Family: family, Table: strings.ReplaceAll(key, "/", ".")})
+	c.addSysctl(unix.AF_INET, sysctls[0], "0", "1")
+	c.addSysctl(unix.AF_INET6, sysctls[1], "0", "1")
+	c.addSysctl(unix.AF_INET, sysctls[2], "0", "1")
+	names := []string{"all"}
+	for i := range c.Links {
+		names = append(names, c.Links[i].Name)
+	}
+	for _, name := range names {
+		if c.Sysctls[sysctls[0]] == "1" { // which sets all of them
+			c.addSysctl(unix.AF_INET, fmt.Sprintf(linkSysctls[0], name), "0", "1")
 		}
+		c.addSysctl(unix.AF_INET, fmt.Sprintf(linkSysctls[1], name), "1", "2")
+	}
+}
+
+// addSysctl makes a part of a sysctl that has a value with which packets may be lost.
+func (c *Capture) addSysctl(family byte, key, lost, passes string) {
+	if c.Sysctls[key] == lost {
+		c.Parts = append(c.Parts, Part{Kind: PartSysctl, Family: family, Table: strings.ReplaceAll(key, "/", "."), To: passes, Message: []byte(key)})
 	}
 }
 

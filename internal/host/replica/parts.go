@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +63,7 @@ func (c *Capture) HasForeign() bool {
 	return len(c.Sets) > 0 || c.Masquerades(false) || c.Masquerades(true) ||
 		slices.ContainsFunc(c.Links, func(l Link) bool { return l.NoARP && l.Up && l.Name != "lo" }) ||
 		slices.ContainsFunc(c.Parts, func(p Part) bool {
-			return !p.Own && (p.Kind != PartForwarding || p.Family == unix.AF_INET) &&
+			return !p.Own && (p.Kind != PartSysctl || p.Family == unix.AF_INET && strings.Contains(p.Table, "forward")) &&
 				(p.Kind != PartRoute || p.Table != "254" || p.Message[7] != unix.RTN_UNICAST)
 		})
 }

@@ -16,8 +16,6 @@ import (
 func (p *Part) Words(ctx context.Context) string {
 	is6 := p.Family == unix.AF_INET6 // in nf_tables too
 	switch p.Kind {
-	case PartForwarding:
-		return ""
 	case PartPolicy:
 		return fmt.Sprintf(":%s DROP", p.Chain)
 	case PartRoutingRule:
