@@ -148,6 +148,11 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 		}
 		notes = append(notes, noteLosses(&l, len(lost) > 0)...)
 	}
+	for _, what := range a.Stray {
+		found = append(found, proxy.NewFinding(Finding{Name: "kubeproxy.way.forward", Message: "packets of Pods are lost: " + what,
+			Remedy: "`networkctl status` or NetworkManager's log names the program that changed the link: exclude the CNI's links from it; the " +
+				"CNI's plugin sets the link right when the next Pod starts on this node"}))
+	}
 	for _, what := range a.Refused {
 		notes = append(notes, "not tried with packets: "+what)
 	}

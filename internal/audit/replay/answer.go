@@ -37,6 +37,7 @@ type Answer struct {
 	Flows       []Outcome `json:"flows,omitempty"`
 	Losses      []Loss    `json:"losses,omitempty"`
 	Refused     []string  `json:"refused,omitempty"` // by the kernel, and so not tried
+	Stray       []string  `json:"stray,omitempty"`   // faults of links that keep all packets from their Pods
 	Skipped     string    `json:"skipped,omitempty"` // why nothing was tried, although nothing failed
 	Error       string    `json:"error,omitempty"`
 	Denied      bool      `json:"denied,omitempty"` // the error is a lack of privilege
@@ -71,6 +72,9 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		return a, nil
 	}
 	everything := q.Sender == "" && !q.Cluster.Page.IsValid()
+	if everything {
+		a.Stray = n.Stray(slices.ContainsFunc(q.Cluster.Services, func(s Service) bool { return len(s.Addresses) > 0 && s.Addresses[0].Addr().Is4() }))
+	}
 	switch {
 	case everything && !n.HasForeign():
 		return a, nil // nothing can lose packets but kube-proxy's own rules
@@ -78,7 +82,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		a.Fingerprint, a.Skipped = "", noPods
 		return a, nil
 	}
-	print := a.Fingerprint
+	print, stray := a.Fingerprint, a.Stray
 	q.Cluster.Observe(n)
 	if a, err := netip.ParseAddr(q.Sender); err == nil {
 		q.Cluster.addSender(a, n)
@@ -94,7 +98,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 			err = json.Unmarshal(out, &a)
 		}
 	}
-	a.Fingerprint = print
+	a.Fingerprint, a.Stray = print, stray
 	for i := range a.Losses {
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {

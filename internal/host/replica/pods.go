@@ -43,6 +43,21 @@ func (c *Capture) Pods(known []netip.Addr, most int) (list []Pod) {
 	return list
 }
 
+// Stray returns the faults of the bridges that CNI plugins make which keep all packets from their Pods, whatever rules and routes do. A
+// plugin gives the bridge the address of the Pods' gateway.
+func (c *Capture) Stray(ipv4 bool) (list []string) {
+	for _, l := range c.Links {
+		switch {
+		case !slices.Contains([]string{"cni0", "cbr0", "kube-bridge"}, l.Name) || !c.leadsToPods(l.Index):
+		case !l.Up:
+			list = append(list, l.Name+" is down")
+		case ipv4 && !slices.ContainsFunc(c.addressesOf(l.Index), func(a address) bool { return a.prefix.Addr().Is4() }):
+			list = append(list, l.Name+" has no IPv4 address, which is the gateway of its Pods")
+		}
+	}
+	return list
+}
+
 // leadsToPods reports whether a link is a veth, or a bridge of veths, and no uplink.
 func (c *Capture) leadsToPods(index int) bool {
 	l := c.link(index)
