@@ -91,25 +91,29 @@ func isNameless(blockType string) bool {
 	return slices.Contains([]string{"sysctls", "lint", "gate", "publish", "audit", "match"}, blockType)
 }
 
+const ofAll = "severity reason ref symptom tradeoff when "
+
+// arguments lists the arguments of each type of block.
+var arguments = map[string]string{
+	"variable": "type default description one_of min max",
+	"module":   ofAll + "drift options absent",
+	"check":    ofAll + "drift command timeout stages",
+	"sysctl":   ofAll + "drift value min max one_of",
+	"sysfs":    ofAll + "drift value min max one_of",
+	"sysctls":  ofAll + "drift values",
+	"link":     ofAll + "drift " + strings.Join(linkArguments(), " "),
+	"probe":    ofAll + "timeout address protocol",
+	"match":    "name kind driver default_route",
+	"gate":     "unit unit_absent budget interval on_timeout repair enforce on_held",
+	"lint":     "allow_names allow",
+	"publish":  "condition kubeconfig node by",
+	"audit":    "kubeconfig node every settle severity",
+}
+
 // blockSchema returns the attributes and blocks that a block of that type may contain.
 func blockSchema(blockType string) *hcl.BodySchema {
-	const requirement = "severity reason ref symptom tradeoff when "
 	s := &hcl.BodySchema{}
-	for _, name := range strings.Fields(map[string]string{
-		"variable": "type default description one_of min max",
-		"module":   requirement + "drift options absent",
-		"check":    requirement + "drift command timeout stages",
-		"sysctl":   requirement + "drift value min max one_of",
-		"sysfs":    requirement + "drift value min max one_of",
-		"sysctls":  requirement + "drift values",
-		"link":     requirement + "drift " + strings.Join(linkArguments(), " "),
-		"probe":    requirement + "timeout address protocol",
-		"match":    "name kind driver default_route",
-		"gate":     "unit unit_absent budget interval on_timeout repair enforce on_held",
-		"lint":     "allow_names allow",
-		"publish":  "condition kubeconfig node by",
-		"audit":    "kubeconfig node every settle severity",
-	}[blockType]) {
+	for _, name := range strings.Fields(arguments[blockType]) {
 		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: name})
 	}
 	if blockType == "link" {

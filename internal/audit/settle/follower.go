@@ -55,11 +55,11 @@ const (
 )
 
 // restAfter returns the pause after a round that has used processor time. Small clusters are audited with one part in 125 of a processor.
-// If a round is expensive, the pause is bounded nevertheless, because a Service that goes stale must be named within a minute: a round of
-// 2,000 Services of ten endpoints reads the rules twice, for 1.7 s, and begins every 30 s while changes continue. That is 6 % of a
-// processor, where kube-proxy uses 35 % or more for the same changes.
+// If a round is expensive, the pause is bounded nevertheless, because a Service that goes stale must be named within a minute. With 2,000
+// Services of ten endpoints, of which five change each second, a round uses 0.6 s (nftables) to 1.4 s (iptables), and watch less than half
+// of kube-proxy's processor time.
 func restAfter(used time.Duration) time.Duration {
-	return min(125*used, max(20*time.Second, 15*used), 40*time.Second)
+	return min(125*used, max(20*time.Second, 45*used), 30*time.Second)
 }
 
 // follower is the state of one Follow.
