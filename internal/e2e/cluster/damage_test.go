@@ -25,7 +25,8 @@ type damage struct {
 
 // TestDamage changes the rules of a live kube-proxy in one place after another: a rule or element lost, a mark, probability, protocol or
 // address wrong. audit must fail each time and name the Service, and pass once the rules are back. Without LONG it tries twenty of each
-// backend, picked at random, because each audit also sends packets.
+// backend, picked at random, because each audit also sends packets. With LONG it tries them with an older kube-proxy too, and changes that
+// harm nothing.
 func TestDamage(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	all := map[string]*Service{}
@@ -46,45 +47,82 @@ func TestDamage(t *testing.T) {
 		}
 		require.NoError(t, all[name].Patch(t.Context(), spec, ingress))
 	}
-	for _, b := range Backends() {
-		t.Run(string(b), func(t *testing.T) {
-			n := addNode(t, c, b)
-			for name, s := range all {
-				if s.Node = n.Name; name == "near" {
-					s.Node = "node-elsewhere"
-				}
-				if name != "empty" && len(s.Ready) == 0 {
-					s.replaceEndpoints()
-				}
-				require.NoError(t, s.Update(t.Context()))
-			}
-			untilAudit(t, n, binary, "before any damage", "pass")
-			rules := n.healthyRules(t)
-			n.restore(t, rules) // from then on nft's handles are always the same
-			const some, enough = 20, 40
-			list := n.damages(t, rules)
-			require.True(t, len(list) >= enough, "only %d damages: this tests too little", len(list))
-			tried := slices.Clone(list)
-			if os.Getenv("LONG") == "" {
-				rand.Shuffle(len(tried), func(i, j int) { tried[i], tried[j] = tried[j], tried[i] })
-				tried = tried[:some]
-			}
-			for _, d := range tried {
-				n.auditDamage(t, binary, rules, d, "--once")
-				n.restore(t, rules)
-			}
-			t.Logf("%d of %d damages", len(tried), len(list))
-			untilAudit(t, n, binary, "and back", "pass")
-			last := list[slices.IndexFunc(list, func(d damage) bool { return d.service == "default/web" })]
-			n.auditDamage(t, binary, rules, last) // followed until it has settled
-			n.restore(t, rules)
-			untilAudit(t, n, binary, "at the end", "pass")
-			if b != NFTables {
-				return // kube-proxy notices within 30 s that its canaries are gone
-			}
-			a := n.auditDamage(t, binary, rules, damage{what: "everything lost", command: strings.Fields("nft flush ruleset")})
-			assert.True(t, slices.Contains(a.Accusations(), "kubeproxy.rules.deleted"), "everything lost: %s", a.Said())
-		})
+	proxies := map[string]string{"": ""}
+	if os.Getenv("LONG") != "" {
+		older, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Older, []string{"kube-proxy"})
+		require.NoError(t, err)
+		proxies["older-"] = older
+	}
+	for name, bin := range proxies {
+		c.ProxyBin = bin
+		for _, b := range Backends() {
+			t.Run(name+string(b), func(t *testing.T) { tryDamages(t, c, binary, b, all) })
+		}
+	}
+}
+
+// tryDamages makes the changes on a new node.
+func tryDamages(t *testing.T, c *ControlPlane, binary string, b Backend, all map[string]*Service) {
+	t.Helper()
+	n := addNode(t, c, b)
+	for name, s := range all {
+		if s.Node = n.Name; name == "near" {
+			s.Node = "node-elsewhere"
+		}
+		if name != "empty" && len(s.Ready) == 0 {
+			s.replaceEndpoints()
+		}
+		require.NoError(t, s.Update(t.Context()))
+	}
+	untilAudit(t, n, binary, "before any damage", "pass")
+	rules := n.healthyRules(t)
+	n.restore(t, rules) // from then on nft's handles are always the same
+	const some, enough = 20, 40
+	list := n.damages(t, rules)
+	require.True(t, len(list) >= enough, "only %d damages: this tests too little", len(list))
+	tried := slices.Clone(list)
+	if os.Getenv("LONG") == "" {
+		rand.Shuffle(len(tried), func(i, j int) { tried[i], tried[j] = tried[j], tried[i] })
+		tried = tried[:some]
+	}
+	for _, d := range tried {
+		n.auditDamage(t, binary, rules, d, "--once")
+		n.restore(t, rules)
+	}
+	t.Logf("%d of %d damages", len(tried), len(list))
+	untilAudit(t, n, binary, "and back", "pass")
+	if os.Getenv("LONG") != "" {
+		n.auditHarmless(t, binary)
+	}
+	last := list[slices.IndexFunc(list, func(d damage) bool { return d.service == "default/web" })]
+	n.auditDamage(t, binary, rules, last) // followed until it has settled
+	n.restore(t, rules)
+	untilAudit(t, n, binary, "at the end", "pass")
+	if b != NFTables {
+		return // kube-proxy notices within 30 s that its canaries are gone
+	}
+	a := n.auditDamage(t, binary, rules, damage{what: "everything lost", command: strings.Fields("nft flush ruleset")})
+	assert.True(t, slices.Contains(a.Accusations(), "kubeproxy.rules.deleted"), "everything lost: %s", a.Said())
+}
+
+// auditHarmless adds rules of other programs that lose nothing of the cluster, one after the other: each audit must pass.
+func (n *ProxyNode) auditHarmless(t *testing.T, binary string) {
+	t.Helper()
+	program := "iptables-nft"
+	if n.Backend != NFTables {
+		program = string(n.Backend)
+	}
+	for _, rule := range []string{
+		"INPUT -p tcp --dport 22 -j ACCEPT", "INPUT -s 192.0.2.0/24 -j DROP", "FORWARD -s 198.51.100.99 -j DROP", "OUTPUT -p tcp --dport 25 -j REJECT",
+		"INPUT -m limit --limit 5/min -j LOG", "PREROUTING -t nat -p tcp --dport 2222 -j REDIRECT --to-ports 22",
+		"POSTROUTING -t nat -s 172.17.0.0/16 -j MASQUERADE", "PREROUTING -t mangle -p tcp --dport 9999 -j MARK --set-xmark 0x1/0x1",
+		"PREROUTING -t raw -p udp --dport 4789 -j NOTRACK",
+	} {
+		require.NoError(t, n.Shell(t.Context(), program+" -w -I "+rule))
+		a, err := n.Audit(t.Context(), binary)
+		require.NoError(t, err)
+		assert.True(t, a.Verdict == "pass", "%s: %s", rule, a.Said())
+		require.NoError(t, n.Shell(t.Context(), program+" -w -D "+rule))
 	}
 }
 
