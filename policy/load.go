@@ -235,5 +235,3 @@ func badByte(f File) hcl.Range {
 	pos := hcl.Pos{Line: bytes.Count(f.Text[:at], []byte("\n")) + 1, Column: utf8.RuneCount(line) + 1, Byte: at}
 	return hcl.Range{Filename: f.Name, Start: pos, End: pos}
 }
-
-func capitalize(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -33,7 +33,7 @@ func offloadNames(name string) (features []string, group bool) {
 	return nil, false
 }
 
-// knownOffloads returns every name that a policy may use.
+// KnownOffloads returns every name that a policy may use.
 func KnownOffloads() []string {
 	all := strings.Fields(kernelFeatures)
 	for line := range strings.Lines(offloadGroups) {

@@ -29,7 +29,8 @@ func (l *linter) checkAsset(a *yaml.Node) {
 			"remove the = at the end, or write plain text without isBase64")
 	}
 	if path.Dir(where) == "/etc/systemd/system" && path.Ext(where) == ".service" {
-		l.addFindingAt(field(a, "path"), "unit-as-asset", "kops only writes a fileAsset: nothing enables or starts this unit", "make it a hook: "+rawForm)
+		l.addFindingAt(field(a, "path"), "unit-as-asset", "kops only writes a fileAsset: nothing enables or starts this unit",
+			"make it a hook: "+rawForm)
 	}
 	if strings.HasPrefix(where, dropInDir) {
 		l.checkDropIn(content, bodyOf(a), isTrue(a, "isBase64"))

@@ -3,7 +3,6 @@ package lint
 import (
 	"cmp"
 	"fmt"
-	"nodegate/policy"
 	"path"
 	"slices"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"nodegate/policy"
 )
 
 // readLint reads the lint blocks. allow_names lists names of modules, parameters, drivers and kinds of links that the catalogue of kernels

@@ -1,11 +1,12 @@
 package lint
 
 import (
-	"nodegate/policy"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
 )
 
 // Advice returns warnings about parts of a policy that are valid but probably not intended.

@@ -1,14 +1,15 @@
 package lint
 
 import (
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"path"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // checkGlobs reports a value that contradicts a glob which matches the same parameter. In sysctl.d(5) the exact name would

@@ -3,12 +3,13 @@ package lint
 import (
 	"fmt"
 	"maps"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // asked is one value that a block requires on nodes with some of the recorded kernels.

@@ -3,12 +3,13 @@ package lint
 import (
 	"fmt"
 	"math"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // mistaken returns why a value that the kernel accepts is harmful, or "". floor: the value is a lower bound, which lowers nothing.

@@ -1,9 +1,10 @@
 package lint
 
 import (
+	"strings"
+
 	"nodegate/policy"
 	"nodegate/policy/kernels"
-	"strings"
 )
 
 // number returns the value of a setting, or false if the link does not set it to a number.

@@ -1,10 +1,11 @@
 package lint
 
 import (
-	"nodegate/policy"
 	"path"
 	"slices"
 	"strings"
+
+	"nodegate/policy"
 )
 
 // checkLinks reports links that may set one interface to different values, and tunnels that exceed their uplink.

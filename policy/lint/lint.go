@@ -5,13 +5,14 @@ package lint
 import (
 	"fmt"
 	"maps"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // Lint returns the mistakes in a policy, including those that only some nodes would show. It

@@ -2,13 +2,14 @@ package lint
 
 import (
 	"fmt"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // demand is a parameter that takes memory from the machine.

@@ -3,8 +3,6 @@ package lint
 import (
 	"cmp"
 	"fmt"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"path"
 	"regexp"
 	"slices"
@@ -13,6 +11,9 @@ import (
 	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // neverInLink reports whether no link's name can have the character: white space, slashes and colons (dev_valid_name of
@@ -235,7 +236,8 @@ func suggestNumbers(value string, numbers []int) string {
 }
 
 func suggestNumber(word string) string {
-	if number := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(word, "%"), "+"), "_", ""); number != word && !policy.NotNumber(number) {
+	number := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(word, "%"), "+"), "_", "")
+	if number != word && !policy.NotNumber(number) {
 		return " Write " + number + "."
 	}
 	const low, high = "min = NUMBER instead of value", "max = NUMBER instead of value"

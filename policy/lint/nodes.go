@@ -1,10 +1,11 @@
 package lint
 
 import (
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"strconv"
 	"strings"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // usualNodes returns the facts of nodes that exist. A new node does not know its CNI, kube-proxy and kubelet yet.
@@ -17,8 +18,8 @@ func usualNodes() (all []map[string]any) {
 			numbers[i], _ = strconv.ParseInt(w, 10, 64)
 		}
 		facts := map[string]any{"node.cpus": numbers[0], "node.memory": (numbers[1]*1016332 + 1) << 10, // firmware and the kernel take 3 %
-			"kernel.release": words[2], "kernel.version": words[2][:len(words[2])-len(strings.TrimLeft(words[2], "0123456789."))], "os.id": words[3], "os.version": words[4],
-			"systemd.version": numbers[5], "cloud.provider": words[6]}
+			"kernel.release": words[2], "kernel.version": words[2][:len(words[2])-len(strings.TrimLeft(words[2], "0123456789."))],
+			"os.id": words[3], "os.version": words[4], "systemd.version": numbers[5], "cloud.provider": words[6]}
 		for i, name := range []string{"cni.name", "kube_proxy.mode", "kubelet.version"} {
 			if words[7+i] != "" {
 				facts[name] = words[7+i]

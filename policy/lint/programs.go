@@ -1,14 +1,15 @@
 package lint
 
 import (
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // checkProgram reports a command that a rule names, also as a word of a shell's, unless it is about this machine.

@@ -2,14 +2,15 @@ package lint
 
 import (
 	"fmt"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // reading is one evaluation of a policy, on a node or with all facts unknown, and the mistakes in it.
@@ -134,7 +135,8 @@ func (r *reading) checkProblem(j policy.Problem, b policy.Stanza) {
 func (r *reading) hasValueInName(b policy.Stanza) bool {
 	name, value, is := strings.Cut(b.Name, "=")
 	if is = is && b.Type == "sysctl"; is {
-		r.errorf(b.Range, "Value in the name", "Write: sysctl %q { value = %s }", strings.TrimSpace(name), policy.Literal(strings.TrimSpace(value)))
+		r.errorf(b.Range, "Value in the name", "Write: sysctl %q { value = %s }", strings.TrimSpace(name),
+			policy.Literal(strings.TrimSpace(value)))
 	}
 	return is
 }

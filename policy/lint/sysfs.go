@@ -1,14 +1,15 @@
 package lint
 
 import (
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // wordsOf returns the words that the kernel accepts for an attribute, or nil if they depend on the device or are not words.

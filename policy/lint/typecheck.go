@@ -2,8 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"nodegate/policy"
-	"nodegate/policy/kernels"
 	"slices"
 	"strings"
 
@@ -11,6 +9,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // checkTypes reports operands, conditions and arguments of a wrong type, for any values of the facts and on every branch of every
@@ -116,7 +117,8 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 	if !depends || !t.IsPrimitiveType() || t == want {
 		return
 	}
-	detail := fmt.Sprintf("%s is %s where %s is needed; a node could not convert it.", nameOf(e), policy.WithArticle(t), policy.WithArticle(want))
+	detail := fmt.Sprintf("%s is %s where %s is needed; a node could not convert it.", nameOf(e),
+		policy.WithArticle(t), policy.WithArticle(want))
 	if v := nameOf(e); other != nil && want == cty.Number && (strings.HasSuffix(v, "version") || v == "kernel.release") {
 		least := "LEAST"
 		if value, diags := other.Value(c.EvalContext); !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.String {
@@ -159,7 +161,8 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 	c.checkPossible(nameOf(n.LHS), n.RHS)
 	c.checkPossible(nameOf(n.RHS), n.LHS)
 	if dependsLeft && left.IsPrimitiveType() && right.IsTupleType() {
-		c.errorf(n.Range(), "Wrong type", "%s is %s and never equals a list. Write %scontains([...], %[1]s).", nameOf(n.LHS), policy.WithArticle(left),
+		c.errorf(n.Range(), "Wrong type", "%s is %s and never equals a list. Write %scontains([...], %[1]s).", nameOf(n.LHS),
+			policy.WithArticle(left),
 			map[bool]string{true: "!"}[n.Op == hclsyntax.OpNotEqual])
 	}
 	if !dependsLeft && !dependsRight || !left.IsPrimitiveType() || !right.IsPrimitiveType() || left == right {

@@ -73,7 +73,9 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 	}
 	everything := q.Sender == "" && !q.Cluster.Page.IsValid()
 	if everything {
-		a.Stray = n.Stray(slices.ContainsFunc(q.Cluster.Services, func(s Service) bool { return len(s.Addresses) > 0 && s.Addresses[0].Addr().Is4() }))
+		a.Stray = n.Stray(slices.ContainsFunc(q.Cluster.Services, func(s Service) bool {
+			return len(s.Addresses) > 0 && s.Addresses[0].Addr().Is4()
+		}))
 	}
 	switch {
 	case everything && !n.HasForeign():
@@ -123,7 +125,8 @@ func (l *Loss) describe(ctx context.Context, n *replica.Capture, part int) {
 	if mirror.MatchString(l.Rule) {
 		l.Flows = nil // the other side answers the copies too: no loss on the node
 	}
-	l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && strings.Contains(l.Rule, "fwmark") && deliversAll(ctx, n.Parts[part])
+	l.Taken = leadsToProgram(l.Rule, n) ||
+		l.Kind == replica.PartRoutingRule && strings.Contains(l.Rule, "fwmark") && deliversAll(ctx, n.Parts[part])
 }
 
 // leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.

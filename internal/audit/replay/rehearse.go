@@ -68,10 +68,10 @@ func (a *Rehearsal) Run(ctx context.Context) (*Rehearsed, error) {
 	flows = nil
 	for _, f := range list {
 		if f.Lost > 0 {
-			o.Before = append(o.Before, f.Flow.Name)
+			o.Before = append(o.Before, f.Name)
 			continue
 		}
-		f.Flow.Hidden = f.Flow.Outside && f.Own && f.Flow.From.Address.IsValid()
+		f.Hidden = f.Outside && f.Own && f.Address.IsValid()
 		flows = append(flows, f.Flow)
 	}
 	o.Flows = len(flows)
@@ -226,8 +226,8 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 	for i := range list {
 		f := &list[i]
 		part, cause := -1, ""
-		if at := slices.IndexFunc(causes, func(c Outcome) bool { return c.Flow.Name == f.Flow.Name }); at >= 0 {
-			part, cause = causes[at].Part, back[f.Flow.Name]
+		if at := slices.IndexFunc(causes, func(c Outcome) bool { return c.Name == f.Name }); at >= 0 {
+			part, cause = causes[at].Part, back[f.Name]
 		}
 		one := newLoss(now, part)
 		if cause == "" && len(gone) > 0 {
@@ -238,7 +238,7 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 			_ = r.Node.Do(ctx, func() error { one.describe(ctx, now, part); return nil })
 		}
 		to := &o.Lost
-		if err == nil && last != nil && !last[f.Flow.Name] {
+		if err == nil && last != nil && !last[f.Name] {
 			to = &o.Brief
 		}
 		same := slices.IndexFunc(*to, func(l Loss) bool {
@@ -271,7 +271,7 @@ func (p *Replay) lasting(ctx context.Context, now *replica.Capture, lost []Flow)
 	list, err := p.look(ctx, lost)
 	last := map[string]bool{}
 	for _, f := range list {
-		last[f.Flow.Name] = f.Lost > 0
+		last[f.Name] = f.Lost > 0
 	}
 	return last, err
 }
@@ -282,7 +282,7 @@ func (p *Replay) takeBack(ctx context.Context, was, now *replica.Capture, causes
 	for _, key := range changedSysctls(was, now) {
 		var open []Flow
 		for _, o := range causes {
-			if o.Part < 0 && found[o.Flow.Name] == "" {
+			if o.Part < 0 && found[o.Name] == "" {
 				open = append(open, o.Flow)
 			}
 		}
@@ -291,7 +291,7 @@ func (p *Replay) takeBack(ctx context.Context, was, now *replica.Capture, causes
 		}
 		for _, o := range p.send(ctx, open, copies) {
 			if o.Lost == 0 {
-				found[o.Flow.Name] = changed(key, was, now)
+				found[o.Name] = changed(key, was, now)
 			}
 		}
 		_ = p.Replica.Set(ctx, key, now.Sysctls[key])

@@ -110,7 +110,7 @@ func (p *Replay) look(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	flows = slices.DeleteFunc(slices.Clone(flows), func(f Flow) bool { // the copy lacks this Pod
 		return slices.ContainsFunc(p.Replica.Missing, func(pod replica.Pod) bool {
 			return slices.ContainsFunc(pod.Addresses, func(a netip.Addr) bool {
-				return f.From.Address == a || f.To.Addr() == a || slices.ContainsFunc(f.Want, func(w netip.AddrPort) bool { return w.Addr() == a })
+				return f.Address == a || f.To.Addr() == a || slices.ContainsFunc(f.Want, func(w netip.AddrPort) bool { return w.Addr() == a })
 			})
 		})
 	})
@@ -225,7 +225,7 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int) []Outcome {
 func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.AddrPort, own bool) {
 	call, outside := p.call(f)
 	if outside && call.End < 0 {
-		return fmt.Sprintf("the node has no route to the sender %s", f.From.Address), "", at, false
+		return fmt.Sprintf("the node has no route to the sender %s", f.Address), "", at, false
 	}
 	answer, err := p.Replica.Send(ctx, call)
 	if ctx.Err() != nil {
@@ -251,7 +251,7 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.A
 	case answer.End < 0 || pod || own:
 	case outside:
 		why = fmt.Sprintf("the packets arrive with the source %s, so the replies do not come back by this node", answer.From.Addr())
-	case answer.From.Addr() != f.From.Address:
+	case answer.From.Addr() != f.Address:
 		why = fmt.Sprintf("the packets arrive with the source %s, which this node lacks", answer.From.Addr())
 	case f.Hidden:
 		why = "the packets leave with the address of the Pod"
@@ -262,14 +262,14 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.A
 // call returns the call of a flow. A sender outside has no end if the node has no route to it.
 func (p *Replay) call(f *Flow) (call replica.Call, outside bool) {
 	call = replica.Call{End: -1, To: f.To, Protocol: f.Protocol, Big: f.Big}
-	if f.From.Node {
+	if f.Node {
 		return call, false
 	}
-	end, pod := p.pods[f.From.Address]
+	end, pod := p.pods[f.Address]
 	if !pod {
-		end = p.others[f.From.Address]
+		end = p.others[f.Address]
 	}
-	call.End, call.From = end, f.From.Address
+	call.End, call.From = end, f.Address
 	return call, !pod
 }
 

@@ -185,10 +185,10 @@ func TestReplay(t *testing.T) {
 				if o.Part >= 0 {
 					part = r.Capture.Parts[o.Part].String()
 				}
-				if c.lost == "" && (o.Lost > 0 || o.Link != "") || o.Flow.Name == c.passes && o.Lost > 0 {
-					t.Errorf("%s: lost %d of %d, %s, %s", o.Flow.Name, o.Lost, o.Sent, o.Why, part)
+				if c.lost == "" && (o.Lost > 0 || o.Link != "") || o.Name == c.passes && o.Lost > 0 {
+					t.Errorf("%s: lost %d of %d, %s, %s", o.Name, o.Lost, o.Sent, o.Why, part)
 				}
-				if o.Flow.Name == c.lost && (o.Lost > 0 || o.Link != "") {
+				if o.Name == c.lost && (o.Lost > 0 || o.Link != "") {
 					found, lost = part, true
 					if !strings.HasPrefix(part, c.part) || (part == "") != (c.part == "") {
 						t.Errorf("%s: %s, named %q", c.lost, o.Why, part)

@@ -56,7 +56,7 @@ func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
 func (p *Replay) detour(ctx context.Context, o *Outcome) (part int, ok bool) {
 	for i := range p.Replica.Capture.Parts {
 		one := &p.Replica.Capture.Parts[i]
-		if to, err := netip.ParsePrefix(one.To); one.Kind == replica.PartRoute && err == nil && to.Contains(o.Flow.From.Address) &&
+		if to, err := netip.ParsePrefix(one.To); one.Kind == replica.PartRoute && err == nil && to.Contains(o.Address) &&
 			p.passes(ctx, o, []int{i}) {
 			return i, true
 		}

@@ -69,9 +69,9 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 		a := attributes(m[unix.SizeofIfInfomsg:], unix.IFLA_GROUP)
 		info := attributes(a[unix.IFLA_LINKINFO], infoSlaveData)
 		flags := binary.NativeEndian.Uint32(m[8:])
-		c.Links = append(c.Links, Link{Index: intOf(m[4:8]), Master: intOf(a[unix.IFLA_MASTER]), Group: intOf(a[unix.IFLA_GROUP]), Name: name(a[unix.IFLA_IFNAME]),
-			Kind: name(info[infoKind]), MAC: a[unix.IFLA_ADDRESS], MTU: intOf(a[unix.IFLA_MTU]), Up: flags&unix.IFF_UP != 0,
-			Carrier: flags&unix.IFF_LOWER_UP != 0, NoARP: flags&unix.IFF_NOARP != 0,
+		c.Links = append(c.Links, Link{Index: intOf(m[4:8]), Master: intOf(a[unix.IFLA_MASTER]), Group: intOf(a[unix.IFLA_GROUP]),
+			Name: name(a[unix.IFLA_IFNAME]), Kind: name(info[infoKind]), MAC: a[unix.IFLA_ADDRESS], MTU: intOf(a[unix.IFLA_MTU]),
+			Up: flags&unix.IFF_UP != 0, Carrier: flags&unix.IFF_LOWER_UP != 0, NoARP: flags&unix.IFF_NOARP != 0,
 			Data: info[infoData], SlaveKind: name(info[infoSlaveKind]), SlaveData: info[infoSlaveData]})
 	}
 	for _, one := range []struct {
@@ -187,7 +187,8 @@ func (c *Capture) readSysctls() {
 // addSysctl makes a part of a sysctl that has a value with which packets may be lost.
 func (c *Capture) addSysctl(family byte, key, lost, passes string) {
 	if c.Sysctls[key] == lost {
-		c.Parts = append(c.Parts, Part{Kind: PartSysctl, Family: family, Table: strings.ReplaceAll(key, "/", "."), To: passes, Message: []byte(key)})
+		c.Parts = append(c.Parts, Part{Kind: PartSysctl, Family: family,
+			Table: strings.ReplaceAll(key, "/", "."), To: passes, Message: []byte(key)})
 	}
 }
 

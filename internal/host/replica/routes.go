@@ -155,7 +155,7 @@ func (r *Replica) routeMessage(m []byte) []byte {
 	byNumber := attributes(out[unix.SizeofRtMsg:], rtaNexthop)[rtaNexthop] != nil
 	return append(head, filter(out[unix.SizeofRtMsg:], func(kind int) bool {
 		said := kind == unix.RTA_OIF || kind == unix.RTA_GATEWAY || kind == unix.RTA_VIA || kind == unix.RTA_MULTIPATH
-		return kind != unix.RTA_CACHEINFO && !(byNumber && said)
+		return kind != unix.RTA_CACHEINFO && (!byNumber || !said)
 	})...)
 }
 
