@@ -8,7 +8,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -18,9 +17,8 @@ func swap() checks.Problem {
 		Name: "image.swap", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
 		Detects: "The image turns swap on at boot, and its kubelet is not configured to tolerate it.",
 		Symptom: "kubelet exits on every node of the image: \"running with swap on is not supported, please disable swap\".",
-		How: "Looks for swap in /etc/fstab without noauto, enabled .swap units, a configuration of zram-generator, and the services " +
-			"zramswap, zram-config, dphys-swapfile, swapspace and systemd-swap. Passes if kubelet's configuration in the image sets " +
-			"failSwapOn to false.",
+		How: "Looks for swap in /etc/fstab without noauto, and for enabled .swap units. Passes if kubelet's configuration in the image " +
+			"sets failSwapOn to false. The check `swap` finds zram and the swap of services on the node.",
 		Remedy: "remove the swap from the image, or set failSwapOn: false in kubelet's configuration",
 		TradeOff: "If kubelet's configuration is written at boot and sets failSwapOn: false, set severity = \"warn\" in the policy's check " +
 			"block, or remove the block.",
@@ -46,15 +44,15 @@ func (s *swaps) add(kind, source, text, remedy string) {
 	}
 }
 
-func inspectSwap(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	state := checks.Passing("no swap")
 	if strings.HasPrefix(p.Gate.Unit, "k3s") || strings.HasPrefix(p.Gate.Unit, "rke2") {
 		state.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
 		return state, nil
 	}
 	s := &swaps{finder: newFinder(h), state: &state}
-	for _, add := range []func(context.Context) error{s.addFstab, s.addUnits, s.addServices, s.addZram} {
-		if err := add(ctx); err != nil {
+	for _, add := range []func() error{s.addFstab, s.addUnits} {
+		if err := add(); err != nil {
 			return state, err
 		}
 	}
@@ -76,7 +74,7 @@ func inspectSwap(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 	return state, nil
 }
 
-func (s *swaps) addFstab(context.Context) error {
+func (s *swaps) addFstab() error {
 	entries, err := readFstab(s.Host)
 	for _, e := range entries {
 		if e.kind == "swap" {
@@ -94,7 +92,7 @@ func (s *swaps) off(link, unit string) string {
 	return "ln -sf /dev/null " + inRoot(s.finder, "/etc/systemd/system/"+unit)
 }
 
-func (s *swaps) addUnits(context.Context) error {
+func (s *swaps) addUnits() error {
 	for _, dir := range []string{"/etc", "/usr/lib", "/lib"} {
 		for _, kind := range []string{"wants", "requires"} {
 			links, err := s.glob(dir + "/systemd/system/*." + kind + "/*.swap")
@@ -111,71 +109,4 @@ func (s *swaps) addUnits(context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (s *swaps) addServices(ctx context.Context) error {
-	for _, unit := range []string{
-		"zramswap.service", "zram-config.service", "zram-swap.service", "zram.service", "systemd-swap.service", "dphys-swapfile.service",
-		"swapspace.service",
-	} {
-		on, said, err := s.UnitOn(ctx, unit)
-		if err != nil {
-			return err
-		}
-		if !on {
-			continue
-		}
-		remedy := "systemctl disable --now " + unit
-		if path.IsAbs(said.Source) {
-			remedy = s.off(said.Source, unit)
-		}
-		s.add(unit, said.Source, said.Text, remedy)
-	}
-	return nil
-}
-
-// addZram reads the configuration of zram-generator: each section [zramN] is a swap device, unless it has a mount point, another file
-// system or the size 0.
-func (s *swaps) addZram(context.Context) error {
-	const name, own = "zram-generator.conf", "/etc/systemd/zram-generator.conf"
-	installed := false
-	for _, dir := range []string{"/usr/lib/systemd", "/lib/systemd", "/usr/local/lib/systemd", "/etc/systemd"} {
-		exists, err := s.Files.Exists(dir + "/system-generators/zram-generator")
-		if err != nil {
-			return err
-		}
-		installed = installed || exists
-	}
-	if !installed {
-		return nil
-	}
-	files, err := config.WithDropIns(s.Files, config.Dirs("systemd"), name)
-	if err != nil {
-		return err
-	}
-	entries, _ := config.ParseFiles(files) // zram-generator also ignores unreadable lines
-	for _, f := range files {
-		for line := range strings.Lines(string(f.Text)) {
-			section := strings.Trim(strings.TrimSpace(line), "[]")
-			if !strings.HasPrefix(strings.TrimSpace(line), "[zram") || !swapsOn(entries, section) {
-				continue
-			}
-			remedy := "mkdir -p " + inRoot(s.finder, "/etc/systemd") + "; : >" + inRoot(s.finder, own)
-			switch base := path.Base(f.Path); {
-			case base != name && strings.HasPrefix(f.Path, "/etc/"):
-				remedy = "rm " + inRoot(s.finder, f.Path)
-			case base != name:
-				remedy = "mkdir -p " + inRoot(s.finder, own+".d") + "; ln -sf /dev/null " + inRoot(s.finder, own+".d/"+base)
-			}
-			s.add("zram-generator", f.Path, strings.TrimSpace(line), remedy)
-		}
-	}
-	return nil
-}
-
-func swapsOn(entries []config.Entry, section string) bool {
-	_, mounted := config.Last(entries, section, "mount-point")
-	kind, other := config.Last(entries, section, "fs-type")
-	size, sized := config.Last(entries, section, "zram-size")
-	return !mounted && (!other || kind.Value == "swap") && (!sized || size.Value != "0")
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestImageSwap(t *testing.T) {
-	const generator, kubeletConfig = "/usr/lib/systemd/system-generators/zram-generator", "/var/lib/kubelet/config.yaml"
+	const kubeletConfig = "/var/lib/kubelet/config.yaml"
 	fails := func(got, evidence, remedy string) string {
 		return "fail\nwant: no swap, or failSwapOn false\ngot: swap by " + got + "\nevidence: " + evidence + "\nremedy: run `" + remedy +
 			"`, or set failSwapOn: false in kubelet's configuration"
@@ -36,19 +36,6 @@ func TestImageSwap(t *testing.T) {
 		{What: "masked unit", Tree: map[string]string{"/usr/lib/systemd/system/swap.target.wants/swapfile.swap": "-> ../swapfile.swap",
 			"/etc/systemd/system/swapfile.swap": "-> /dev/null"}, Want: off},
 		{What: "unit that is not enabled", Tree: map[string]string{"/etc/systemd/system/swapfile.swap": "[Swap]\nWhat=/swapfile\n"}, Want: off},
-		{What: "zram-tools", Tree: map[string]string{"/etc/systemd/system/multi-user.target.wants/zramswap.service": "-> /lib/systemd/system/zramswap.service"},
-			Want: fails("zramswap.service", "/etc/systemd/system/multi-user.target.wants/zramswap.service: enabled",
-				"rm ROOT/etc/systemd/system/multi-user.target.wants/zramswap.service")},
-		{What: "zram-generator of the distribution", Tree: map[string]string{generator: "\x7fELF", "/usr/lib/systemd/zram-generator.conf": "[zram0]\nzram-size = min(ram, 8192)\n"},
-			Want: fails("zram-generator", "/usr/lib/systemd/zram-generator.conf: [zram0]",
-				"mkdir -p ROOT/etc/systemd; : >ROOT/etc/systemd/zram-generator.conf")},
-		{What: "zram-generator, drop-in", Tree: map[string]string{generator: "\x7fELF", "/etc/systemd/zram-generator.conf.d/a.conf": "[zram0]\n"},
-			Want: fails("zram-generator", "/etc/systemd/zram-generator.conf.d/a.conf: [zram0]", "rm ROOT/etc/systemd/zram-generator.conf.d/a.conf")},
-		{What: "zram-generator, off", Tree: map[string]string{generator: "\x7fELF", "/usr/lib/systemd/zram-generator.conf": "[zram0]\n",
-			"/etc/systemd/zram-generator.conf": ""}, Want: off},
-		{What: "zram-generator, without swap", Tree: map[string]string{generator: "\x7fELF",
-			"/etc/systemd/zram-generator.conf": "[zram0]\nmount-point = /var/tmp\n[zram1]\nzram-size = 0\n"}, Want: off},
-		{What: "zram-generator's configuration without the program", Tree: map[string]string{"/etc/systemd/zram-generator.conf": "[zram0]\n"}, Want: off},
 	})
 }
 

@@ -21,12 +21,13 @@ const ownFile = "/etc/sysctl.d/99-zz-nodegate.conf"
 func whoWins() checks.Problem {
 	return checks.Problem{
 		Name: "sysctl.who-wins", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn, Weighs: true,
-		Detects: "A file in sysctl.d or /etc/sysctl.conf sets a parameter of the policy to a value that the policy does " +
-			"not allow, and takes precedence.",
+		Detects: "A file in sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to a " +
+			"value that the policy does not allow, and takes precedence.",
 		Symptom: "The node is right after nodegate ran, and wrong after the next boot or after a package ran `sysctl --system`.",
 		How: "Reads all sysctl.d directories as systemd-sysctl does at boot and as `sysctl --system` does later (where " +
 			"/etc/sysctl.conf comes last), and compares the winning line with the policy's value, bounds or choices. net.nf_conntrack_max is " +
-			"net.netfilter.nf_conntrack_max. Names the programs that write parameters while they run, such as TuneD with its profile.",
+			"net.netfilter.nf_conntrack_max. If TuneD runs, also reads the values of its " +
+			"active profile (with include=), unless reapply_sysctl makes /run/sysctl.d, /etc/sysctl.d or /etc/sysctl.conf override them.",
 		Remedy:  "remove the line, or run `nodegate install`, which writes " + ownFile,
 		Ref:     "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
 		Inspect: inspectWhoWins,
@@ -43,7 +44,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	if err != nil {
 		return s, err
 	}
-	var keys, got []string
+	tuned, tunedErr := tunedSettings(ctx, h, reload)
+	var keys, got, remedies []string
 	var wrong []config.Setting // lines to remove
 	for _, want := range p.Sysctls {
 		if want.Key.IsGlob() {
@@ -76,8 +78,20 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 			}
 			// Overridden values come first, because a reader looks for them.
 			said.Text += "; the policy wants " + want.Want() + describeOverruled(boot, reload, key, want)
-			s.Evidence = slices.Insert(s.Evidence, len(wrong), said)
+			s.Evidence = slices.Insert(s.Evidence, len(wrong)+len(remedies), said)
 			wrong = append(wrong, w)
+		}
+		for _, w := range findTunedLosses(want, tuned) {
+			said := checks.Seen(w.At(), "TuneD writes "+policy.Key(w.Key).String()+" = "+w.Value+"; the policy wants "+want.Want())
+			if w.If != "" {
+				said.Text += "; this depends on " + w.If
+				s.Evidence = append(s.Evidence, said)
+				continue
+			}
+			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
+			s.Evidence = slices.Insert(s.Evidence, len(wrong)+len(remedies), said)
+			remedies = append(remedies, "remove it from "+w.At()+", or add \""+want.Key.String()+" = "+want.Target(w.Value)+"\" to a file in "+
+				"/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
 		}
 	}
 	if keys == nil {
@@ -86,12 +100,12 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	}
 	writers, err := runtimeWriters(ctx, h, p)
 	s.Evidence = append(s.Evidence, writers...)
-	if err != nil {
+	if err = errors.Join(err, tunedErr); err != nil {
 		// The verdict on the files does not need it.
 		s.Evidence = append(s.Evidence, checks.Seen("other writers", "unknown: "+err.Error()))
 	}
 	if got != nil {
-		s.Differs(strings.Join(got, ", "), strings.Join(removals(wrong), "\n"))
+		s.Differs(strings.Join(got, ", "), strings.Join(append(removals(wrong), remedies...), "\n"))
 	}
 	return s, nil
 }

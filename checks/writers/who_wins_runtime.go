@@ -52,7 +52,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 	}
 	for _, unit := range []struct{ name, key, writes string }{
 		{"docker.service", "net/ipv4/ip_forward", "writes net.ipv4.ip_forward = 1 at startup"},
-		{"tuned.service", "", "applies its profile's parameters at every start, and then those of /etc/sysctl.d unless reapply_sysctl is 0"},
+		{"tuned.service", "", "applies its profile's parameters at every start"},
 	} {
 		if unit.key != "" && exact(unit.key) == "" {
 			continue

@@ -120,13 +120,71 @@ skipped: the policy has no sysctl`},
 	})
 }
 
+func TestWhoWinsAgainstTuneD(t *testing.T) {
+	tuned := func(sysctls, main, sysctlD string) map[string]string {
+		return map[string]string{
+			"/etc/systemd/system/multi-user.target.wants/tuned.service": "-> /usr/lib/systemd/system/tuned.service",
+			"/etc/tuned/active_profile":                                 "node\n", "/etc/tuned/tuned-main.conf": main,
+			"/etc/tuned/node/tuned.conf":     "[main]\ninclude=base\n",
+			"/usr/lib/tuned/base/tuned.conf": "[sysctl]\n" + sysctls, "/etc/sysctl.d/50-own.conf": sysctlD,
+		}
+	}
+	const applies = "evidence: tuned.service: applies its profile's parameters at every start (node)"
+	const wins = "pass\nwant: the policy's values win\ngot: the policy's values win"
+	off := tuned("net.ipv4.ip_forward=0\n", "", "")
+	delete(off, "/etc/systemd/system/multi-user.target.wants/tuned.service")
+	checkstest.RunOne(t, "sysctl.who-wins", checks.Image, []checkstest.Case{
+		{What: "the included profile sets another value", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n", "", ""), Want: `warn
+want: the policy's values win
+got: net.ipv4.ip_forward=0 by TuneD
+evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
+evidence: tuned.service: applies its profile's parameters at every start (node)
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+		{What: "TuneD applies sysctl.d after it", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n", "", "net.ipv4.ip_forward = 1\n"),
+			Want: wins + "\nevidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1\n" + applies},
+		{What: "TuneD does not apply sysctl.d after it", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n", "reapply_sysctl=0\n", "net.ipv4.ip_forward = 1\n"), Want: `
+warn
+want: the policy's values win
+got: net.ipv4.ip_forward=0 by TuneD
+evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
+evidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1
+evidence: tuned.service: applies its profile's parameters at every start (node)
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+		{What: "the profile only raises the value, to less", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
+			Want: wins + "\n" + applies},
+		{What: "the profile raises the value above the policy's", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n",
+			Tree: tuned("net.core.somaxconn=>2048\n", "", ""), Want: `warn
+want: the policy's values win
+got: net.core.somaxconn=>2048 by TuneD
+evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.core.somaxconn = >2048; the policy wants 1024
+evidence: tuned.service: applies its profile's parameters at every start (node)
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.core.somaxconn = 1024" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+		{What: "only on some machines", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\nuname_regex=aarch64\n", "", ""),
+			Want: wins + "\nevidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1; this " +
+				"depends on uname_regex=aarch64\n" + applies},
+		{What: "OpenShift's profile includes one that a function names", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n[main]\ninclude=-provider-${f:exec:cat:/provider}\n", "", ""), Want: `warn
+want: the policy's values win
+got: net.ipv4.ip_forward=0 by TuneD
+evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
+evidence: tuned.service: applies its profile's parameters at every start (node)
+evidence: other writers: unknown: files alone do not show which profile include=provider-${f:exec:cat:/provider} names
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+		{What: "TuneD is off", Policy: checkstest.ForwardPolicy, Tree: off, Want: wins},
+	})
+}
+
 func TestWhoWinsNamesWriters(t *testing.T) {
 	m := checkstest.Node(map[string]string{
-		"/etc/sysctl.d/99-zz-nodegate.conf":         "net.ipv4.ip_forward = 1\nkernel.panic = 5\n",
-		"/var/lib/kubelet/config.yaml":              "kind: KubeletConfiguration\n",
-		"/etc/tuned/active_profile":                 "throughput-performance\n",
-		"/etc/sysctl.d/99-k8s-general.conf":         "# kops\n",
-		"/usr/lib/systemd/libsystemd-shared-257.so": "", "/etc/systemd/networkd.conf": "[Network]\nIPv4Forwarding=yes\n",
+		"/etc/sysctl.d/99-zz-nodegate.conf":                "net.ipv4.ip_forward = 1\nkernel.panic = 5\n",
+		"/var/lib/kubelet/config.yaml":                     "kind: KubeletConfiguration\n",
+		"/etc/tuned/active_profile":                        "throughput-performance\n",
+		"/usr/lib/tuned/throughput-performance/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
+		"/etc/sysctl.d/99-k8s-general.conf":                "# kops\n",
+		"/usr/lib/systemd/libsystemd-shared-257.so":        "", "/etc/systemd/networkd.conf": "[Network]\nIPv4Forwarding=yes\n",
 	}, nil)
 	m.Units = map[string][2]string{"docker.service": {"active", "enabled"}, "tuned.service": {"inactive", "enabled"},
 		"systemd-networkd.service": {"active", "enabled"}}
@@ -145,6 +203,6 @@ kubelet: writes kernel.panic = 10 at startup because protectKernelDefaults is of
 kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
 /etc/systemd/networkd.conf:2: systemd-networkd writes net.ipv4.ip_forward: IPv4Forwarding=yes
 docker.service: writes net.ipv4.ip_forward = 1 at startup
-tuned.service: applies its profile's parameters at every start, and then those of /etc/sysctl.d unless reapply_sysctl is 0 (throughput-performance)
+tuned.service: applies its profile's parameters at every start (throughput-performance)
 /etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system`, got)
 }

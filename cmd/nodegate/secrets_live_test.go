@@ -197,7 +197,7 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 		}
 		return out
 	}
-	tree(dir+"/policy.hcl", "check -f text -v", "check -f json", "check -f junit", "check -f tap", "check -f prometheus", "check -f npd", "plan", "snapshot",
+	tree(dir+"/policy.hcl", "check -f text -v", "check -f json", "check -f junit", "check -f prometheus", "check -f npd", "plan", "snapshot",
 		"snapshot --show")
 	for _, stage := range []string{"image", "boot", "run", "all"} {
 		for verb, want := range map[string]string{"snapshot": `"kind": "Snapshot"`, "check -f json": `"results": \[`, "plan": "wants|unknown"} {

@@ -33,6 +33,7 @@ func TestSecretsShapes(t *testing.T) {
 		"a key of networkd":           {"/etc/systemd/network/10-eth.network", "[Match]\nName=eth*\n[Network]\nDHCP=@\nIPForward=@\n[WireGuard]\nPrivateKey=@\n"},
 		"networkd's own":              {"/etc/systemd/networkd.conf", "[Network]\nManageForeignRoutes=@\n"},
 		"NetworkManager's devices":    {"/etc/NetworkManager/NetworkManager.conf", "[keyfile]\nunmanaged-devices=interface-name:eth1;@\n[device-x]\nmatch-device=@\nmanaged=0\n"},
+		"an include of TuneD":         {"/usr/lib/tuned/throughput/tuned.conf", "[main]\ninclude=@\n[variables]\nx=@\n[sysctl]\nnet.ipv4.ip_forward=${x}\n"},
 		"a profile of TuneD":          {"/etc/tuned/active_profile", "@\n"},
 		"a parameter":                 {"/etc/sysctl.d/10-a.conf", "net.ipv4.ip_forward = @\n@ = 1\nnet.netfilter.nf_conntrack_max = 1 @\n"},
 		"options of a module":         {"/etc/modprobe.d/block.conf", "options br_netfilter key=@ @\ninstall br_netfilter /bin/false @\nsoftdep br_netfilter pre: @\n"},

@@ -143,7 +143,7 @@ func TestARM64(t *testing.T) {
 	before := picture(t, root)
 	say(t, "qemu-aarch64-static", arm64, "install", "--root", root)
 	for _, args := range [][]string{
-		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"},
+		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "json"}, {"policy", "list"}, {"policy", "show", "kubernetes"},
 		{"policy", "show", "--effective"},
 		{"explain", "vxlan.checksum"}, {"lint", root + "/etc/nodegate/policy.d"}, {"fmt", "--help"},
 		{"audit", "--rules", "../../internal/audit/proxy/testdata/iptables-save.txt"},

@@ -45,7 +45,6 @@ func TestLinkContradiction(t *testing.T) {
 	link := func(name, match, sets string) string {
 		return "link \"" + name + "\" {\n  match {\n    " + strings.ReplaceAll(match, "; ", "\n    ") + "\n  }\n  " + sets + "\n}\n"
 	}
-	loose := `sysctl = { "net.ipv4.conf.*.rp_filter" = 0 }`
 	for _, c := range []struct {
 		text string
 		want string
@@ -63,16 +62,6 @@ func TestLinkContradiction(t *testing.T) {
 		{link("a", `kind = "veth"`, "mtu = 1450") + link("b", `driver = "ena"`, "mtu = 9001"), ""},
 		{link("a", `name = "eth*"; kind = "veth"`, "mtu = 1450") + link("b", `name = "eth*"; kind = "vxlan"`, "mtu = 9001"), ""},
 		{link("a", `name = "eth0"`, "mtu = 1500") + link("b", `name = "eth1"`, "mtu = 9001"), ""},
-		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.eth0.rp_filter" { value = 1 }`,
-			"net.ipv4.conf.eth0.rp_filter, which may apply"},
-		{link("a", `kind = "veth"`, loose) + `sysctl "net.ipv4.conf.*.rp_filter" { one_of = [1, 2] }`, "one of 1, 2 at p.hcl:7"},
-		{link("a", `name = "lxc*"`, loose) + `sysctl "net.ipv4.conf.lxc_health.rp_filter" { value = 1 }`, "net.ipv4.conf.lxc_health.rp_filter, which"},
-		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.*.rp_filter" { one_of = [0, 2] }`, ""},
-		{link("a", `name = "*"`, loose) + `sysctl "net.ipv4.conf.all.rp_filter" { value = 1 }`, ""},
-		{link("a", `name = "eth0"; driver = "ena"`, loose) + `sysctl "net.ipv4.conf.eth0.rp_filter" { value = 1 }`,
-			"(name=eth0 driver=ena) sets"},
-		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.eth1.rp_filter" { value = 1 }`, ""},
-		{link("a", `name = "eth0"`, loose) + "sysctl \"net.ipv4.conf.eth0.rp_filter\" {\n  value = 1\n  when  = false\n}", ""},
 	} {
 		files := []policy.File{{Name: "p.hcl", Text: []byte(c.text)}}
 		got := lint.Lint(files, policy.Options{}).Error()

@@ -20,26 +20,6 @@ func (r *reading) checkLinks(p *policy.Policy) {
 			r.checkTunnel(l, o)
 			r.checkTunnel(o, l)
 		}
-		r.checkLinkSysctls(p, l)
-	}
-}
-
-// checkLinkSysctls reports a link's sysctls that contradict a sysctl block for the same interface.
-func (r *reading) checkLinkSysctls(p *policy.Policy, l policy.Link) {
-	for _, a := range l.Of(policy.LinkSysctls) {
-		at := slices.Index(strings.Split(a.Name, "/"), "*")
-		for _, s := range p.Sysctls {
-			if about, _ := path.Match(a.Name, string(s.Key)); !about || !s.Applies() || s.Allows(a.Value) {
-				continue
-			}
-			name := strings.Split(string(s.Key), "/")[at]
-			named := policy.Match{Name: name}
-			if name == "all" || name == "default" || s.Unknown != "" || !covers(named, l.Match) && !covers(l.Match, named) {
-				continue
-			}
-			r.errorf(l.Range, "Contradiction", "This link (%s) sets %s to %s, but %s, which may apply to the same interface, must be %s at %s. "+
-				"Remove one of the two, or match other interfaces.", l.Match, a.Label(), a.Value, s.Key, s.Want(), policy.Place(s.Range))
-		}
 	}
 }
 
@@ -80,12 +60,4 @@ func globsMeet(a, b string) bool {
 	one, _ := path.Match(a, b)
 	other, _ := path.Match(b, a)
 	return a == b || one || other
-}
-
-// covers reports whether every condition of m is also a condition of o. A glob that matches the text of another glob counts
-// as the same condition: the two have names in common.
-func covers(m, o policy.Match) bool {
-	name, _ := path.Match(m.Name, o.Name)
-	return (m.Name == "" || m.Name == "*" || name && o.Name != "") && (m.Kind == "" || m.Kind == o.Kind) &&
-		(m.Driver == "" || m.Driver == o.Driver) && (!m.DefaultRoute || o.DefaultRoute)
 }

@@ -85,14 +85,15 @@ func TestOnNodes(t *testing.T) {
 		  value = null
 		  when  = os.id == "debian"
 		}`, "Missing value"},
-		{`sysctl "net.ipv4.conf.eth0.rp_filter" {
-		  value = 1
-		  when  = os.id == "debian"
-		}
-		link "a" {
+		{`link "a" {
 		  match { name = "eth0" }
-		  sysctl = { "net.ipv4.conf.*.rp_filter" = 0 }
-		  when   = node.cpus > 3
+		  mtu  = 1500
+		  when = os.id == "debian"
+		}
+		link "b" {
+		  match { name = "eth*" }
+		  mtu  = 9001
+		  when = node.cpus > 3
 		}`, `This happens on a node with 4 CPUs and os.id "debian".`},
 		{`sysctl "kernel.panic" { value = [for x in ["a", "b"]: 5 if x == os.id][0] }`, `This happens on a node with os.id "debian".`},
 		{`sysctl "kernel.pid_max" { value = 65536 * node.cpus }`, "kernel.pid_max = 6291456 on a node with 96 CPUs: refused by Linux"},

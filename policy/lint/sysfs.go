@@ -2,7 +2,6 @@ package lint
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -48,58 +47,21 @@ func valueAt(b policy.Stanza) hcl.Range {
 	return b.At("max")
 }
 
-// checkAttribute reports a value that no kernel accepts for an attribute of /sys, and one that stops the node.
+// checkAttribute reports a value that no kernel accepts for an attribute of /sys, and an attribute that not every node has.
 func (r *reading) checkAttribute(s policy.Sysctl, b policy.Stanza) {
 	below := below(s.Key)
 	if r.names {
 		r.checkAttributeName(below, b)
 	}
 	r.checkOneDevice(s, below, b)
-	if readOnlyAttribute(below) {
-		r.errorf(valueAt(b), "Read-only", "%s is read-only: no program can write it. Remove it.", s.Key)
-		return
-	}
 	written := s.Target("") // the value that apply writes
 	if s.Unknown != "" || written == "" {
 		return
 	}
-	switch last := path.Base(below); {
-	case policy.InPattern("devices/system/cpu/*/online", below):
-		cpus := path.Base(path.Dir(below))
-		first, _ := path.Match(cpus, "cpu0")
-		second, _ := path.Match(cpus, "cpu1")
-		if first && second && written == "0" {
-			r.errorf(valueAt(b), "Stops the node", "%s = 0 takes every CPU offline that the kernel can. Name the CPUs: "+
-				"devices/system/cpu/cpu1/online.", s.Key)
-		}
-	case below == "devices/system/cpu/smt/control" && written == "forceoff":
-		r.warnf(valueAt(b), "Cannot be undone", "forceoff lasts until the next boot, so `nodegate revert` cannot restore the old value. "+
-			"Write \"off\".")
-	case policy.InPattern("block/*/queue/scheduler", below):
-		r.checkScheduler(written, b)
-	case last == "scaling_governor":
+	if path.Base(below) == "scaling_governor" {
 		r.checkWord(written, b, "CPU frequency governor", "conservative", "ondemand", "performance", "powersave", "schedutil", "userspace")
-	case strings.HasSuffix(last, "_cpus") || strings.HasSuffix(last, "_rxqs") || last == "cpumask":
-		if !regexp.MustCompile(`^[0-9a-fA-F]+(,[0-9a-fA-F]+)*$`).MatchString(written) {
-			r.errorf(valueAt(b), "Wrong value", "%s takes a mask in hexadecimal digits, such as \"f\" for CPUs 0 to 3 or "+
-				"\"00000001,00000000\" for CPU 32, not %q.", s.Key, written)
-		}
-	default:
+	} else {
 		r.checkOctal(s.Key, written, valueAt(b))
-		r.checkLimits(s, b)
-	}
-}
-
-// checkScheduler reports an I/O scheduler that no supported kernel has (block/elevator.c; the first three went with Linux 5.0).
-func (r *reading) checkScheduler(name string, b policy.Stanza) {
-	old := map[string]string{"noop": "none", "deadline": "mq-deadline", "cfq": "bfq"}
-	known := []string{"none", "mq-deadline", "kyber", "bfq"}
-	switch {
-	case old[name] != "" && r.fact == nil && b.Get("when") == nil: // with facts, the condition was evaluated apart
-		r.errorf(valueAt(b), "Wrong value", "Linux 5.0 removed the I/O scheduler %s. Write %q, or when = !version_at_least(kernel.version, "+
-			"\"5.0\").", name, old[name])
-	case old[name] == "":
-		r.checkWord(name, b, "I/O scheduler", known...)
 	}
 }
 
@@ -108,29 +70,6 @@ func (r *reading) checkWord(word string, b policy.Stanza, what string, known ...
 	if r.names && !r.isAllowed(word) && !slices.Contains(known, word) {
 		r.warnf(valueAt(b), "Unknown "+what, "Linux has %s, not %q.%s", policy.Alternatives(known), word, policy.DidYouMean(word, known))
 	}
-}
-
-// checkLimits reports a number that the kernel refuses. Sources: mm/ksm.c, net/core/net-sysfs.c.
-func (r *reading) checkLimits(s policy.Sysctl, b policy.Stanza) {
-	const most = 1<<63 - 1
-	for pattern, high := range map[string]int64{
-		"kernel/mm/ksm/run": 2, "class/net/*/threaded": 1, "class/net/*/gro_flush_timeout": most, "class/net/*/napi_defer_hard_irqs": 1<<31 - 1,
-	} {
-		written := s.Target("")
-		n, is := policy.ParseNumber(written)
-		if !policy.InPattern(pattern, below(s.Key)) || is && 0 <= n && n <= high {
-			continue
-		}
-		r.errorf(valueAt(b), "Refused by the kernel", "%s takes a number from 0 to %d, not %q.", s.Key, high, written)
-	}
-}
-
-// readOnlyAttribute reports whether no kernel lets a program write an attribute.
-func readOnlyAttribute(below string) bool {
-	dir, last := path.Split(below)
-	return slices.ContainsFunc(kernels.Rules("readonly"), func(rule kernels.Rule) bool {
-		return policy.InPattern(rule.Words[0], path.Clean(dir)) && slices.Contains(rule.Words[1:], last)
-	})
 }
 
 // checkAttributeName warns about a name that a directory of /sys has on no kernel.

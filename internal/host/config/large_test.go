@@ -41,6 +41,10 @@ func TestLarge(t *testing.T) {
 			_, err := config.WithDropIns(huge, []string{"/etc/systemd"}, "networkd.conf")
 			return err
 		}},
+		{"100,000 options of TuneD", "/etc/tuned/big/tuned.conf is larger than 65536 bytes", func() error {
+			_, err := config.TunedSysctls(tree{"/etc/tuned/active_profile": "big", "/etc/tuned/big/tuned.conf": "[sysctl]\n" + keys.String()})
+			return err
+		}},
 		{"12 MiB of kubelet's configuration", "/var/lib/kubelet/config.yaml is larger than 1048576 bytes", func() error {
 			_, err := config.ReadKubelet(kubelet)
 			return err

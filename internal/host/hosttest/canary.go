@@ -199,6 +199,7 @@ func additions(name string) string {
 			"B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
 			"ExecStartPre=-/bin/sh -c 'curl -H \"Token: @\" https://a:@@@/ | grep @ > /dev/null'\n" +
 			"ExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"},
+		{`/tuned/`, "\n# @\n[planted]\nx=@\n[script]\nscript=@\n"},
 		{`kubelet\.conf$|kubeconfig`, "\n# @\nplanted:\n- name: \"@\"\n" +
 			"  server: https://api/?token=@\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: " +
 			"[{value: @}], args: [@]}\n"},

@@ -19,7 +19,7 @@ func TestLines(t *testing.T) {
 		{Name: evil, Verdict: verdict.Skipped, Skipped: evil},
 		{Name: "c", Verdict: verdict.Unknown, Error: evil},
 	}}
-	for _, format := range []string{"text", "tap", "npd"} {
+	for _, format := range []string{"text", "npd"} {
 		write := Renderer(format, Plain, true)
 		var b bytes.Buffer
 		require.NoError(t, write(&b, r))

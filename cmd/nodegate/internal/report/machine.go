@@ -10,15 +10,13 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Renderer returns the writer of a format: json, junit, tap, prometheus, npd, or else text.
+// Renderer returns the writer of a format: json, junit, prometheus, npd, or else text.
 func Renderer(format string, paint Paint, verbose bool) func(io.Writer, Report) error {
 	switch format {
 	case "json":
 		return func(w io.Writer, r Report) error { return JSON(w, r) }
 	case "junit":
 		return writeJUnit
-	case "tap":
-		return writeTAP
 	case "prometheus":
 		return writePrometheus
 	case "npd":
@@ -58,29 +56,6 @@ func writeJUnit(w io.Writer, r Report) error {
 	const suite = `<testsuite name="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f">`
 	_, err := fmt.Fprintf(w, xml.Header+suite+"\n%s</testsuite>\n", class, len(r.Results), count["failure"], count["error"],
 		count["skipped"], r.DurationMs/1000, &cases)
-	return err
-}
-
-// writeTAP writes the Test Anything Protocol, version 13.
-func writeTAP(w io.Writer, r Report) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "TAP version 13\n1..%d\n", len(r.Results))
-	for i, res := range r.Results {
-		ok := "ok"
-		if res.Verdict == verdict.Fail || res.Verdict == verdict.Unknown {
-			ok = "not ok"
-		}
-		fmt.Fprintf(&b, "%s %d - %s", ok, i+1, OneLine(res.Name))
-		switch res.Verdict {
-		case verdict.Pass:
-		case verdict.Skipped:
-			fmt.Fprintf(&b, " # SKIP %s", OneLine(res.Skipped))
-		default:
-			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, OneLine(res.summary()))
-		}
-		b.WriteByte('\n')
-	}
-	_, err := io.WriteString(w, b.String())
 	return err
 }
 
