@@ -112,7 +112,7 @@ func noteLosses(l *Loss, lost bool) (notes []string) {
 		case l.Taken:
 			does = "are taken by a program of this node: " + Describe(l)
 		case l.Own || lost:
-			does = "are lost by " + Describe(l)
+			does = "are lost: " + Describe(l)
 		case f.Link != "":
 			does = "leave by " + f.Link + ": " + Describe(l)
 		}

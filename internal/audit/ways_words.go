@@ -108,8 +108,8 @@ func Remedy(l *Loss, lost []Flow) string {
 // accept returns the command that accepts the packets before a rule of table filter which drops all that comes to it, or "".
 func accept(l *Loss, program string, lost []Flow) string {
 	drops := regexp.MustCompile(`-j (DROP|REJECT)\b|\b(drop|reject)\b`).MatchString(l.Rule)
-	picks := regexp.MustCompile(` -s | -d |--dport|--sport|--match-set|saddr|daddr|dport|sport|@`).MatchString(l.Rule)
-	if !drops || picks || l.Table != "filter" && program != "nft" || strings.HasPrefix(l.Chain, "KUBE-") {
+	picks := regexp.MustCompile(` -s | -d |icmp|untracked|--dport|--sport|--match-set|saddr|daddr|dport|sport|@`).MatchString(l.Rule)
+	if !drops || picks || l.Family == "arp" || l.Table != "filter" && program != "nft" || strings.HasPrefix(l.Chain, "KUBE-") {
 		return ""
 	}
 	r := lost[0]
