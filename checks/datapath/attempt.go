@@ -32,7 +32,6 @@ type prober struct {
 	target netip.AddrPort
 	query  query
 	table  *netns.Conntrack
-	failed int
 }
 
 // runAttempts makes the attempts with a bounded number of workers.
@@ -68,12 +67,6 @@ func (p *prober) runAttempts(ctx context.Context) ([]attempt, error) {
 			continue // interrupted: it might have succeeded
 		}
 		all = append(all, a)
-		if a.failed != "" {
-			p.failed++
-		}
-		if p.o.Progress != nil {
-			p.o.Progress(len(all), p.failed, p.o.N)
-		}
 	}
 	err := context.Cause(ctx)
 	if err == nil {

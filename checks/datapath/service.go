@@ -28,8 +28,6 @@ type ServiceOptions struct {
 	Timeout     time.Duration // of one attempt; 0 means two seconds
 	Proto       Proto         // "" means TCP
 	Netns       string        // file of the network namespace to connect from; "" means the caller's
-	// Progress is called after every attempt, by one goroutine; it should not block.
-	Progress func(done, failed, total int)
 }
 
 const maxAttempts = 60_000

@@ -41,38 +41,11 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 			found = append(found, checks.Seen("kube-proxy", "writes "+s.Key.String()+" at startup unless its conntrack settings are 0"))
 		}
 	}
-	if exact("net/ipv4/ip_forward") != "" {
-		e, set, err := networkdForwarding(ctx, h, "IPv4Forwarding")
-		if err != nil {
-			return found, err
-		}
-		if set {
-			found = append(found, checks.Seen(e.At(), "systemd-networkd writes net.ipv4.ip_forward: IPv4Forwarding="+e.Value))
-		}
+	on, _, err := h.UnitOn(ctx, "tuned.service")
+	if on {
+		profile, _, _ := h.ReadIfAny("/etc/tuned/active_profile")
+		found = append(found, checks.Seen("tuned.service", "applies its profile's parameters at every start ("+
+			strings.Join(strings.Fields(string(profile)), " ")+")"))
 	}
-	for _, unit := range []struct{ name, key, writes string }{
-		{"docker.service", "net/ipv4/ip_forward", "writes net.ipv4.ip_forward = 1 at startup"},
-		{"tuned.service", "", "applies its profile's parameters at every start"},
-	} {
-		if unit.key != "" && exact(unit.key) == "" {
-			continue
-		}
-		on, _, err := h.UnitOn(ctx, unit.name)
-		if err != nil {
-			return found, err
-		}
-		if !on {
-			continue
-		}
-		if profile, there, err := h.ReadIfAny("/etc/tuned/active_profile"); unit.key == "" && there && err == nil {
-			unit.writes += " (" + strings.Join(strings.Fields(string(profile)), " ") + ")"
-		}
-		found = append(found, checks.Seen(unit.name, unit.writes))
-	}
-	if _, there, err := h.ReadIfAny("/etc/sysctl.d/99-k8s-general.conf"); err != nil {
-		return found, err
-	} else if there {
-		found = append(found, checks.Seen("/etc/sysctl.d/99-k8s-general.conf", "kops' nodeup writes it and runs sysctl --system"))
-	}
-	return found, nil
+	return found, err
 }

@@ -21,7 +21,6 @@ want: the policy's values win
 got: net.ipv4.ip_forward=0 at boot, net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
 evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
-evidence: /etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system
 remedy: remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.d/99-sysctl.conf:2
 remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.conf:2`},
 		{What: "the size of conntrack's table by its other name", Policy: "sysctl \"net.netfilter.nf_conntrack_max\" { value = 131072 }",
@@ -183,11 +182,8 @@ func TestWhoWinsNamesWriters(t *testing.T) {
 		"/var/lib/kubelet/config.yaml":                     "kind: KubeletConfiguration\n",
 		"/etc/tuned/active_profile":                        "throughput-performance\n",
 		"/usr/lib/tuned/throughput-performance/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
-		"/etc/sysctl.d/99-k8s-general.conf":                "# kops\n",
-		"/usr/lib/systemd/libsystemd-shared-257.so":        "", "/etc/systemd/networkd.conf": "[Network]\nIPv4Forwarding=yes\n",
 	}, nil)
-	m.Units = map[string][2]string{"docker.service": {"active", "enabled"}, "tuned.service": {"inactive", "enabled"},
-		"systemd-networkd.service": {"active", "enabled"}}
+	m.Units = map[string][2]string{"tuned.service": {"inactive", "enabled"}}
 	p := checkstest.Load(t, "check \"sysctl.who-wins\" {}\n"+checkstest.ForwardPolicy+`
 		sysctl "kernel.panic" { value = 5 }
 		sysctl "net.netfilter.nf_conntrack_max" { value = 131072 }`)
@@ -201,8 +197,5 @@ func TestWhoWinsNamesWriters(t *testing.T) {
 /etc/sysctl.d/99-zz-nodegate.conf:2: kernel.panic = 5
 kubelet: writes kernel.panic = 10 at startup because protectKernelDefaults is off
 kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
-/etc/systemd/networkd.conf:2: systemd-networkd writes net.ipv4.ip_forward: IPv4Forwarding=yes
-docker.service: writes net.ipv4.ip_forward = 1 at startup
-tuned.service: applies its profile's parameters at every start (throughput-performance)
-/etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system`, got)
+tuned.service: applies its profile's parameters at every start (throughput-performance)`, got)
 }

@@ -133,7 +133,6 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), opts.timeout)
 			defer cancel()
-			o.Progress = report.Progress(c.ErrOrStderr())
 			r, err := datapath.Service(ctx, args[0], o)
 			if err := interrupted(c, fmt.Sprintf(": %d of %d attempts failed", r.Failed, r.Attempts)); err != nil {
 				return err

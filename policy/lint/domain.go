@@ -127,9 +127,6 @@ func (n answer) asked(b policy.Stanza) []asked {
 
 // judge reports a value that some of the kernels refuse.
 func (l *linter) judge(r *reading, b policy.Stanza, a asked) {
-	if b.Get("value") != nil || b.Get("one_of") != nil {
-		l.judgeWord(r, a)
-	}
 	domains := l.catalogue.Domains(string(a.key))
 	if domains == nil || isZeroAfterBoot(a.key) && a.allows("0") {
 		return
@@ -330,33 +327,4 @@ func (v *survey) checkInterface(r *reading, b policy.Stanza, key policy.Key) {
 				key, link, policy.Key(strings.Join(parts, "/")), policy.Literal(s.Target("")))
 		}
 	}
-}
-
-// judgeWord reports a congestion control algorithm or a queueing discipline for which neither the recorded kernels nor the policy has a
-// module. The kernel loads it by its name.
-func (l *linter) judgeWord(r *reading, a asked) {
-	var prefix, what string
-	builtin := []string{"reno", "cubic"}
-	switch a.key {
-	case "net/ipv4/tcp_congestion_control":
-		prefix, what = "tcp_", "congestion control algorithm"
-	case "net/core/default_qdisc":
-		prefix, what, builtin = "sch_", "queueing discipline", []string{"pfifo_fast", "pfifo", "bfifo", "mq", "noqueue"}
-	default:
-		return
-	}
-	known := slices.Clone(builtin)
-	for _, m := range l.catalogue.Modules {
-		if name, is := strings.CutPrefix(m, prefix); is {
-			known = append(known, name)
-		}
-	}
-	own := func(b policy.Stanza) bool {
-		return b.Type == "module" && strings.ReplaceAll(b.Name, "-", "_") == prefix+a.target
-	}
-	if slices.Contains(known, a.target) || slices.ContainsFunc(l.blocks, own) {
-		return
-	}
-	r.errorf(a.at, "Refused by the kernel", "%q is not a %s: no recorded kernel has a module %s%s.%s If yours has it, add: "+
-		"module \"%s%s\" {}", a.target, what, prefix, a.target, policy.DidYouMean(a.target, known), prefix, a.target)
 }

@@ -22,8 +22,6 @@ func TestDomains(t *testing.T) {
 		{"net.ipv4.tcp_rmem", `value = "1024 4096 16777216"`, "refused by Linux 6.1 and 6.12; accepted: 4096 to 2147483647 each."},
 		{"vm.panic_on_oom", "value = -1", "error 2:11: Refused by the kernel; vm.panic_on_oom = -1: refused by Linux 5.10, 6.1 and 6.12; accepted: 0 to 2."},
 		{"net.ipv4.ip_forward", "value = 4294967296", "error 2:11: Refused by the kernel; "},
-		{"net.ipv4.tcp_congestion_control", `value = "bbr9"`, "error 2:11: Refused by the kernel; \"bbr9\" is not a congestion control algorithm"},
-		{"net.core.default_qdisc", `one_of = ["fq_codle"]`, "error 2:12: Refused by the kernel; \"fq_codle\" is not a queueing discipline"},
 		{"net.ipv4.ip_local_port_range", `value = "60999 32768"`, "error 2:11: Refused by the kernel; "},
 		{"net.ipv4.ip_local_port_range", `value = "32768 70000"`, "error 2:11: Refused by the kernel; "},
 		{"net.core.flow_limit_table_len", "value = 1000", "error 2:11: Refused by the kernel; "},

@@ -27,7 +27,7 @@ const (
 	maxUnpacked = 4 << 20 // bytes of a report that was unpacked
 	maxConsole  = 64 << 20
 
-	maxUnfinished = 1000 // incomplete reports of one console
+	maxReports = 1000 // of one console, the newest
 )
 
 // ConsoleReport returns the lines of the console report for r.
@@ -77,43 +77,49 @@ func DecodeConsole(file string, r io.Reader) ([]Read, error) {
 	if len(text) > maxConsole {
 		return nil, fmt.Errorf("%s: larger than %d MiB; cut off the beginning", file, maxConsole>>20)
 	}
-	// Other output may surround a line, or interrupt it.
+	// Other output may surround a line, or interrupt it. The newest lines come first: the last report of a node counts.
 	line := regexp.MustCompile(consolePrefix + ` ([0-9a-f]{8}) (([0-9]{1,3})/([0-9]{1,3})) ([0-9a-f]{8}) ([A-Za-z0-9+/=]{1,96})`)
-	var g consoleReports
-	rest := text
-	for at := line.FindSubmatchIndex(rest); at != nil; at = line.FindSubmatchIndex(rest) {
-		field := func(i int) string { return string(rest[at[2*i]:at[2*i+1]]) }
+	byKey := map[consoleKey]map[int]string{}
+	var keys []consoleKey
+	dropped := 0
+	for _, at := range slices.Backward(line.FindAllSubmatchIndex(text, -1)) {
+		field := func(i int) string { return string(text[at[2*i]:at[2*i+1]]) }
 		part, sum, data := field(2), field(5), field(6)
 		n, _ := strconv.Atoi(field(3)) // digits, by the expression
 		of, _ := strconv.Atoi(field(4))
-		if n >= 1 && n <= of && of <= maxParts && fmt.Sprintf("%08x", partSum(part, data)) == sum {
-			g.addPart(consoleKey{field(1), of}, n, data)
+		if n < 1 || n > of || of > maxParts || fmt.Sprintf("%08x", partSum(part, data)) != sum {
+			continue
 		}
-		rest = rest[at[1]:]
+		key := consoleKey{field(1), of}
+		switch parts, known := byKey[key]; {
+		case known:
+			parts[n] = data
+		case len(keys) == maxReports:
+			dropped++
+		default:
+			byKey[key] = map[int]string{n: data}
+			keys = append(keys, key)
+		}
 	}
 	var reports []Read
 	var wrong []error
 	named := map[string]bool{}
-	for _, w := range slices.Backward(g.all) {
-		if w == nil {
-			continue
-		}
-		report, err := unpackReport(w.id, w.of, w.parts)
+	for _, key := range keys {
+		report, err := unpackReport(key.id, key.of, byKey[key])
 		switch {
 		case err != nil:
-			wrong = append(wrong, fmt.Errorf("%s: report %s: %w", file, w.id, err))
+			wrong = append(wrong, fmt.Errorf("%s: report %s: %w", file, key.id, err))
 		case !named[report.Node.Name]: // keep only the last report of a node
 			named[report.Node.Name] = true
 			reports = append(reports, Read{Report: report, File: file, Partial: true})
 		}
 	}
-	if g.dropped > 0 {
-		wrong = append(wrong, fmt.Errorf("%s: more than %d incomplete reports; ignored the oldest %d",
-			file, maxUnfinished, g.dropped))
+	if dropped > 0 {
+		wrong = append(wrong, fmt.Errorf("%s: more than %d reports; ignored %d older lines", file, maxReports, dropped))
 	}
 	slices.Reverse(reports)
 	slices.Reverse(wrong)
-	if len(g.all) == 0 {
+	if len(keys) == 0 {
 		wrong = append(wrong, fmt.Errorf("%s: no console report of a held node found; its lines begin with %s", file, consolePrefix))
 	}
 	return reports, errors.Join(wrong...)
@@ -124,48 +130,6 @@ func DecodeConsole(file string, r io.Reader) ([]Read, error) {
 type consoleKey struct {
 	id string
 	of int
-}
-
-// consoleParts holds the parts of one report found so far.
-type consoleParts struct {
-	consoleKey
-	parts map[int]string
-}
-
-// consoleReports are reports in the order in which they began. It keeps no more of them unfinished than mostUnfinished: of a log with
-// more, the oldest ones are dropped.
-type consoleReports struct {
-	all        []*consoleParts // nil for a dropped report
-	byKey      map[consoleKey]*consoleParts
-	unfinished int
-	oldest     int // index in all; every report before it is complete or dropped
-	dropped    int
-}
-
-func (g *consoleReports) addPart(key consoleKey, n int, data string) {
-	w := g.byKey[key]
-	if w == nil {
-		if g.byKey == nil {
-			g.byKey = map[consoleKey]*consoleParts{}
-		}
-		w = &consoleParts{key, map[int]string{}}
-		g.byKey[key] = w
-		g.all = append(g.all, w)
-		g.unfinished++
-	}
-	_, repeated := w.parts[n]
-	w.parts[n] = data
-	if !repeated && len(w.parts) == w.of {
-		g.unfinished--
-	}
-	for ; g.unfinished > maxUnfinished; g.oldest++ {
-		if o := g.all[g.oldest]; len(o.parts) < o.of {
-			delete(g.byKey, o.consoleKey)
-			g.all[g.oldest] = nil
-			g.unfinished--
-			g.dropped++
-		}
-	}
 }
 
 func unpackReport(id string, of int, parts map[int]string) (Report, error) {

@@ -3,7 +3,6 @@ package report
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,17 +37,4 @@ func TestFold(t *testing.T) {
 		d := cmp.Diff(strings.Fields(text), strings.Fields(fold(text, columns)))
 		require.True(t, d == "", "%d columns: %s", columns, d)
 	}
-}
-
-// TestBar: the bar is drawn at most ten times a second, and is erased at the end.
-func TestBar(t *testing.T) {
-	var b strings.Builder
-	now := time.Unix(1, 0)
-	draw := bar(&b, func() time.Time { return now })
-	for i := range 1000 {
-		now = now.Add(time.Millisecond)
-		draw(i+1, 0, 1000)
-	}
-	assert.Equal(t, strings.Count(b.String(), "\r["), 10, "drawn")
-	assert.True(t, strings.HasSuffix(b.String(), "\r\x1b[K"), "%q stays", b.String())
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 
+	"nodegate/internal/host"
 	"nodegate/internal/plain"
 	"nodegate/internal/verdict"
 )
@@ -47,4 +48,13 @@ func (p Paint) Verdict(v verdict.Verdict, word string) string {
 		return p(Green, word)
 	}
 	return p(Dim, word)
+}
+
+// terminal returns the terminal behind w, or nil if w is not a terminal.
+func terminal(w io.Writer) *os.File {
+	f := plain.File(w)
+	if f == nil || !host.IsTerminal(f) {
+		return nil
+	}
+	return f
 }
