@@ -36,6 +36,10 @@ func (r *reader) decodeAudit(b Stanza) Audit {
 		On: true, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range,
 		Severity: Severity(r.oneOf(b.Get("severity"), "severity", string(Block), string(Warn))),
 	}
+	if b.Get("zone") != nil {
+		r.diags = append(r.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Dropped argument", Subject: b.At("zone").Ptr(),
+			Detail: "nodegate does not compare topology hints any more, and needs no zone. Remove the line."})
+	}
 	a.Every = r.duration(b.Get("every"), "every", auditEvery, 10*time.Second, time.Hour)
 	a.Settle = r.duration(b.Get("settle"), "settle", auditSettle, time.Second, time.Minute)
 	return a

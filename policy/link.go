@@ -14,7 +14,7 @@ func (r *reader) decodeLink(b Stanza) (Link, bool) {
 	l.Match = r.decodeMatch(b)
 	l.Settings = r.decodeSettings(b)
 	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Settings == nil {
-		r.errorf(b.Range, "Empty link", "Give link %q at least one of %s.", b.Name, strings.Join(linkArguments(), ", "))
+		r.errorf(b.Range, "Empty link", "Give link %q one of these: %s.", b.Name, strings.Join(linkArguments(), ", "))
 	}
 	return l, len(r.diags) == before
 }

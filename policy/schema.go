@@ -107,7 +107,7 @@ var arguments = map[string]string{
 	"gate":     "unit unit_absent budget interval on_timeout repair enforce on_held",
 	"lint":     "allow_names allow",
 	"publish":  "condition kubeconfig node by",
-	"audit":    "kubeconfig node every settle severity",
+	"audit":    "kubeconfig node zone every settle severity",
 }
 
 // blockSchema returns the attributes and blocks that a block of that type may contain.

@@ -2,7 +2,9 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 
@@ -41,22 +43,28 @@ func proveIn(ctx context.Context, n *netns.Namespace, h *host.Host, addr string,
 		why = reason
 	}
 	seen := fmt.Sprintf("two connections from %s to %s failed (%s)", r.Source, r.Target, why)
-	found, err := findLoss(ctx, h, r.Target)
-	if err != nil {
+	found, known, err := findLoss(ctx, h, r.Target)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return host.Proof{}, fmt.Errorf("%s: run it as root, which may read the rules: %w", seen, err)
+	case err != nil:
 		return host.Proof{}, fmt.Errorf("%s: %w", seen, err)
-	}
-	if found == nil {
+	case !known:
+		return host.Proof{}, fmt.Errorf("%s: other programs' rules and routes were not tried, because kube-proxy's rules have no Service with this "+
+			"address", seen)
+	case found == nil:
 		return host.Proof{}, fmt.Errorf("%s: no rule or route of this node loses such packets, or one of kube-proxy or of a NetworkPolicy does: "+
 			"the endpoint, its node or the network between may be the cause; run `nodegate audit`", seen)
 	}
 	return host.Proof{Lost: found.Message, Evidence: seen, Remedy: found.Remedy}, nil
 }
 
-// findLoss returns what certainly loses the node's packets to an address of a Service in a copy of its network, or nil.
-func findLoss(ctx context.Context, h *host.Host, to netip.AddrPort) (*audit.Finding, error) {
+// findLoss returns what certainly loses the node's packets to an address of a Service in a copy of its network, or nil. known: kube-proxy's
+// rules have such a Service.
+func findLoss(ctx context.Context, h *host.Host, to netip.AddrPort) (found *audit.Finding, known bool, err error) {
 	sets, err := h.Rulesets(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rep := audit.Judge(sets, audit.Options{})
 	for _, s := range rep.Services {
@@ -64,17 +72,18 @@ func findLoss(ctx context.Context, h *host.Host, to netip.AddrPort) (*audit.Find
 		if s.Port != int(to.Port()) || !isHere(s.ClusterIP) && !slices.ContainsFunc(slices.Concat(s.ExternalIPs, s.LoadBalancerIPs), isHere) {
 			continue
 		}
+		known = true
 		ways, err := audit.AskFrom(ctx, h, &rep, s.Name, "node")
 		if err != nil {
-			return nil, err
+			return nil, known, err
 		}
 		ways.Losses = slices.DeleteFunc(ways.Losses, func(l audit.Loss) bool {
 			return !slices.ContainsFunc(l.Flows, func(f audit.Flow) bool { return f.To == to && f.Lost > 0 })
 		})
-		found, _ := audit.FindLosses(&ways)
-		if i := slices.IndexFunc(found, func(f audit.Finding) bool { return f.Verdict == verdict.Fail }); i >= 0 {
-			return &found[i], nil
+		all, _ := audit.FindLosses(&ways)
+		if i := slices.IndexFunc(all, func(f audit.Finding) bool { return f.Verdict == verdict.Fail }); i >= 0 {
+			return &all[i], known, nil
 		}
 	}
-	return nil, nil
+	return nil, known, nil
 }

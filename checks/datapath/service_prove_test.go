@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ func TestProveService(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what, packets string
+		to            string // 10.96.0.1:443 if empty
 		listens       bool
 		lost, unknown string
 	}{
@@ -26,6 +28,7 @@ func TestProveService(t *testing.T) {
 		{what: "another address", packets: loss("", "10.96.0.9:443"), unknown: "10.96.0.1:443 failed (refused): no rule or route"},
 		{what: "a NetworkPolicy", packets: loss(`"policy": true, `, "10.96.0.1:443"), unknown: "no rule or route"},
 		{what: "the endpoint", packets: "{}", unknown: "no rule or route"},
+		{what: "no Service", packets: loss("", "10.96.0.1:443"), to: "10.96.0.1:444", unknown: "not tried, because kube-proxy's rules have no Service"},
 		{what: "no copy", packets: `{"skipped": "no Pod has run"}`, unknown: "(refused): no Pod has run"},
 		{what: "healthy", packets: loss("", "10.96.0.1:443"), listens: true},
 	} {
@@ -34,7 +37,7 @@ func TestProveService(t *testing.T) {
 		if c.listens {
 			listen(t, node, "10.96.0.1:443")
 		}
-		proof, err := proveIn(deadline(t), node, m.Host(), "10.96.0.1:443", ServiceOptions{Timeout: time.Second})
+		proof, err := proveIn(deadline(t), node, m.Host(), cmp.Or(c.to, "10.96.0.1:443"), ServiceOptions{Timeout: time.Second})
 		if proof.Pass != c.listens || (err != nil) != (c.unknown != "") || err != nil && !strings.Contains(err.Error(), c.unknown) ||
 			!strings.Contains(proof.Lost, c.lost) || (proof.Remedy != "") != (c.lost != "") {
 			t.Errorf("%s: %+v, %v", c.what, proof, err)

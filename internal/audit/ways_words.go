@@ -83,6 +83,9 @@ func Remedy(l *Loss, lost []Flow) string {
 	case replica.PartSysctl:
 		return fmt.Sprintf("run `sysctl -w %s=%s`; `nodegate check` names the file or the program that sets it", l.Table, l.Chain)
 	case replica.PartRoutingRule:
+		if l.Table == "0" { // it refuses by itself
+			return "look at `ip rule`: " + find
+		}
 		return fmt.Sprintf("look at `ip rule` and `ip route show table %s`: %s", l.Table, find)
 	case replica.PartRoute:
 		return fmt.Sprintf("look at `ip route show table %s`: %s", l.Table, find)
@@ -108,7 +111,7 @@ func Remedy(l *Loss, lost []Flow) string {
 // accept returns the command that accepts the packets before a rule of table filter which drops all that comes to it, or "".
 func accept(l *Loss, program string, lost []Flow) string {
 	drops := regexp.MustCompile(`-j (DROP|REJECT)\b|\b(drop|reject)\b`).MatchString(l.Rule)
-	picks := regexp.MustCompile(` -s | -d |icmp|untracked|--dport|--sport|--match-set|saddr|daddr|dport|sport|@`).MatchString(l.Rule)
+	picks := regexp.MustCompile(` -s | -d | -p (ipv6-)?icmp|l4proto (ipv6-)?icmp|untracked|--dport|--sport|--match-set|saddr|daddr|dport|sport|@`).MatchString(l.Rule)
 	if !drops || picks || l.Family == "arp" || l.Table != "filter" && program != "nft" || strings.HasPrefix(l.Chain, "KUBE-") {
 		return ""
 	}
@@ -145,6 +148,10 @@ func remedyOfPolicy(l *Loss, program string) string {
 	if program == "nft" {
 		return fmt.Sprintf("accept these packets: add a rule for the Pods' links to chain %s of table %s %s, or run "+
 			"`nft 'chain %[2]s %[3]s %[1]s { policy accept; }'`; find the program that loads the table", l.Chain, l.Family, l.Table)
+	}
+	if routed := map[string]string{"INPUT": "incoming", "OUTPUT": "outgoing"}[l.Chain]; routed != "" {
+		return fmt.Sprintf("with ufw run `ufw default allow %s`; otherwise run `%s -t %s -P %s ACCEPT`, and find the program that sets the policy",
+			routed, program, l.Table, l.Chain)
 	}
 	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run "+
 		"`%s -t %s -P %s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program "+

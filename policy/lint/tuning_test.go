@@ -30,7 +30,7 @@ func TestTuning(t *testing.T) {
 		`coalesce = { rx-usecs = "max" }`: "coalesce.rx-usecs must be a whole number of at most 32 bits.",
 		`coalesce = { adaptive-rx = 1 }`:  "coalesce.adaptive-rx must be true or false",
 		"ring = { rx = 512 }\n}\nlink \"b\" {\n  match { name = \"e*\" }\n  ring = { rx = 256 }": "This link (name=e*) sets ring.rx",
-		"": "Give link \"a\" at least one of offload, mtu, channels, ring, coalesce, sysctl, sysfs.",
+		"": "Give link \"a\" one of these: offload, mtu, channels, ring, coalesce, sysctl, sysfs.",
 	} {
 		text = "link \"a\" {\n  match { name = \"eth0\" }\n  " + text + "\n}"
 		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())

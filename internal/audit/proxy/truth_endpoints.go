@@ -11,11 +11,11 @@ type difference struct {
 	unsure         map[string]bool // endpoints about which kube-proxy may have other data
 	stale, missing map[string]bool // over both policies
 	chance         float64         // probability that a connection goes to a stale endpoint
-	total          int
+	rules          map[string]bool // the addresses in the rules
 }
 
 func (c *comparison) newDifference(s *Service) *difference {
-	d := &difference{opts: c.opts, known: map[string]bool{}, unsure: map[string]bool{},
+	d := &difference{opts: c.opts, known: map[string]bool{}, unsure: map[string]bool{}, rules: map[string]bool{},
 		stale: map[string]bool{}, missing: map[string]bool{}, api: distinctEndpoints(c.opts.Endpoints.of(keyOf(s)))}
 	for i := range d.api {
 		if ep := &d.api[i]; ep.ready || ep.drains() {
@@ -120,8 +120,8 @@ func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 		allowed = d.known
 	}
 	have := make(map[string]bool, len(got))
-	d.total += len(got)
 	for _, ep := range got {
+		d.rules[ep.Address] = true
 		if have[ep.Address] = true; ep.Address != "" && !allowed[ep.Address] { // "": it could not be read
 			d.stale[ep.Address] = true
 			d.chance += ep.Chance
@@ -143,10 +143,10 @@ func (c *comparison) report(s *Service, d *difference, at string) (differs bool)
 	switch {
 	case len(d.stale) > 0:
 		c.add("kubeproxy.truth.endpoint-stale", s, "%s%d of %d endpoints in the rules are not in the API or not ready: %s; they get %.1f %% of "+
-			"new connections%s", at, len(d.stale), d.total, formatSet(d.stale), 100*min(d.chance, 1), more)
+			"new connections%s", at, len(d.stale), len(d.rules), formatSet(d.stale), 100*min(d.chance, 1), more)
 	case len(d.missing) > 0:
 		c.add("kubeproxy.truth.endpoint-missing", s,
-			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", at, formatSet(d.missing), d.total)
+			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", at, formatSet(d.missing), len(d.rules))
 	}
 	return len(d.stale)+len(d.missing) > 0
 }

@@ -86,6 +86,21 @@ func TestRecordedFields(t *testing.T) {
 	}
 }
 
+// TestStaleEndpointsOnce: an endpoint is counted once, for all the ways by which a Service's chains reach it.
+func TestStaleEndpointsOnce(t *testing.T) {
+	rules, svcs, eps := recordedFields(t, "iptables")
+	eps = strings.ReplaceAll(eps, `"10.245.`, `"10.246.`)
+	rep := Judge(mustParse(t, rules), Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: "node-iptables-legacy"})
+	if len(rep.Findings) < 10 {
+		t.Errorf("%d findings", len(rep.Findings))
+	}
+	for _, f := range rep.Findings {
+		if !strings.HasPrefix(f.Message, "4 of 4 endpoints") {
+			t.Errorf("%s: %s", f.Service, f.Message)
+		}
+	}
+}
+
 // TestRangesOfEachAddress deletes the element of firewall-ips of one of two addresses of a load balancer: all clients reach this one.
 func TestRangesOfEachAddress(t *testing.T) {
 	rules, svcs, eps := recordedFields(t, "nft")
