@@ -58,10 +58,26 @@ func (r *reading) checkAttribute(s policy.Sysctl, b policy.Stanza) {
 	if s.Unknown != "" || written == "" {
 		return
 	}
-	if path.Base(below) == "scaling_governor" {
+	switch {
+	case policy.InPattern("block/*/queue/scheduler", below):
+		r.checkScheduler(written, b)
+	case path.Base(below) == "scaling_governor":
 		r.checkWord(written, b, "CPU frequency governor", "conservative", "ondemand", "performance", "powersave", "schedutil", "userspace")
-	} else {
+	default:
 		r.checkOctal(s.Key, written, valueAt(b))
+	}
+}
+
+// checkScheduler reports an I/O scheduler that no supported kernel has (block/elevator.c; the first three went with Linux 5.0).
+func (r *reading) checkScheduler(name string, b policy.Stanza) {
+	old := map[string]string{"noop": "none", "deadline": "mq-deadline", "cfq": "bfq"}
+	known := []string{"none", "mq-deadline", "kyber", "bfq"}
+	switch {
+	case old[name] != "" && r.fact == nil && b.Get("when") == nil: // with facts, the condition was evaluated apart
+		r.errorf(valueAt(b), "Wrong value", "Linux 5.0 removed the I/O scheduler %s. Write %q, or when = !version_at_least(kernel.version, "+
+			"\"5.0\").", name, old[name])
+	case old[name] == "":
+		r.checkWord(name, b, "I/O scheduler", known...)
 	}
 }
 
