@@ -50,8 +50,8 @@ func proveIn(ctx context.Context, n *netns.Namespace, h *host.Host, addr string,
 	case err != nil:
 		return host.Proof{}, fmt.Errorf("%s: %w", seen, err)
 	case !known:
-		return host.Proof{}, fmt.Errorf("%s: other programs' rules and routes were not tried, because kube-proxy's rules have no Service with this "+
-			"address", seen)
+		return host.Proof{}, fmt.Errorf("%s: other programs' rules and routes were not tried, because kube-proxy's rules have no Service with "+
+			"this address", seen)
 	case found == nil:
 		return host.Proof{}, fmt.Errorf("%s: no rule or route of this node loses such packets, or one of kube-proxy or of a NetworkPolicy does: "+
 			"the endpoint, its node or the network between may be the cause; run `nodegate audit`", seen)

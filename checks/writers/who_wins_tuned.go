@@ -12,8 +12,8 @@ import (
 	"nodegate/policy"
 )
 
-// tunedSettings returns the settings of TuneD's active profile, if TuneD runs, without those that it sets again afterwards: unless reapply_sysctl
-// is 0, it applies /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf.
+// tunedSettings returns the settings of TuneD's active profile, if TuneD runs, without those that it sets again afterwards: unless
+// reapply_sysctl is 0, it applies /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf.
 func tunedSettings(ctx context.Context, h *host.Host, reload config.Sysctls) ([]config.TunedSetting, error) {
 	on, _, err := h.UnitOn(ctx, "tuned.service")
 	if err != nil || !on {

@@ -111,7 +111,8 @@ func Remedy(l *Loss, lost []Flow) string {
 // accept returns the command that accepts the packets before a rule of table filter which drops all that comes to it, or "".
 func accept(l *Loss, program string, lost []Flow) string {
 	drops := regexp.MustCompile(`-j (DROP|REJECT)\b|\b(drop|reject)\b`).MatchString(l.Rule)
-	picks := regexp.MustCompile(` -s | -d | -p (ipv6-)?icmp|l4proto (ipv6-)?icmp|untracked|--dport|--sport|--match-set|saddr|daddr|dport|sport|@`).MatchString(l.Rule)
+	picks := regexp.MustCompile(` -s | -d | -p (ipv6-)?icmp|l4proto (ipv6-)?icmp|untracked|--dport|--sport|--match-set|saddr|daddr|` +
+		`dport|sport|@`).MatchString(l.Rule)
 	if !drops || picks || l.Family == "arp" || l.Table != "filter" && program != "nft" || strings.HasPrefix(l.Chain, "KUBE-") {
 		return ""
 	}
@@ -150,8 +151,8 @@ func remedyOfPolicy(l *Loss, program string) string {
 			"`nft 'chain %[2]s %[3]s %[1]s { policy accept; }'`; find the program that loads the table", l.Chain, l.Family, l.Table)
 	}
 	if routed := map[string]string{"INPUT": "incoming", "OUTPUT": "outgoing"}[l.Chain]; routed != "" {
-		return fmt.Sprintf("with ufw run `ufw default allow %s`; otherwise run `%s -t %s -P %s ACCEPT`, and find the program that sets the policy",
-			routed, program, l.Table, l.Chain)
+		return fmt.Sprintf("with ufw run `ufw default allow %s`; otherwise run `%s -t %s -P %s ACCEPT`, and find the program that sets "+
+			"the policy", routed, program, l.Table, l.Chain)
 	}
 	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run "+
 		"`%s -t %s -P %s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program "+

@@ -23,8 +23,8 @@ type tunedProfile struct {
 	unread  error
 }
 
-// TunedSysctls returns the parameters of TuneD's active profiles in its order: later ones win. An error beside settings names an included profile
-// that files alone do not show; an error alone, one that cannot be read.
+// TunedSysctls returns the parameters of TuneD's active profiles in its order: later ones win. An error beside settings names an included
+// profile that files alone do not show; an error alone, one that cannot be read.
 func TunedSysctls(files Files) (all []TunedSetting, err error) {
 	active, _, err := ReadIfAny(files, "/etc/tuned/active_profile")
 	late, _, lateErr := ReadIfAny(files, "/etc/tuned/post_loaded_profile")
