@@ -101,7 +101,7 @@ func TestOutlets(t *testing.T) {
 	var s survey
 	console := func(c inject.Call) bool { return c.Writes() && c.Path() == "/dev/console" }
 	below := func(c inject.Call) bool { return c.Writes() && strings.HasPrefix(c.Path(), "/run/") }
-	socket := func(c inject.Call) bool { return c.Number == unix.SYS_WRITE && strings.HasPrefix(c.Path(), "socket:") }
+	socket := func(c inject.Call) bool { return c.Receiver() == "/run/systemd/journal/socket" }
 	full, err := os.OpenFile(w.dir+"/f", os.O_RDWR|unix.O_NONBLOCK, 0)
 	require.NoError(t, err)
 	defer full.Close()
@@ -125,7 +125,7 @@ func TestOutlets(t *testing.T) {
 		{"journal stopped", true, func(inject.Call) bool { return false }, inject.Action{}},
 		{"journal hangs", true, socket, inject.Action{Hang: true}},
 		{"journal full", true, socket, inject.Action{Fail: unix.ENOBUFS}},
-		{"journal read-only", true, func(c inject.Call) bool { return c.Number == unix.SYS_CONNECT && c.Own() }, inject.Action{Fail: unix.EROFS}},
+		{"journal read-only", true, socket, inject.Action{Fail: unix.EROFS}},
 		{"/run stopped", false, below, inject.Action{Hang: true}},
 		{"/run full", false, func(c inject.Call) bool { return below(c) && c.Needs() }, inject.Action{Fail: unix.ENOSPC}},
 		{"/run read-only", false, below, inject.Action{Fail: unix.EROFS}},

@@ -4,6 +4,7 @@ package inject
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path"
@@ -92,19 +93,35 @@ func (c Call) Own() bool {
 	return err == nil
 }
 
-// readString reads a string from the program's memory.
-func (c Call) readString(at uint64) string {
-	var b [4096]byte
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", c.tid))
-	if err != nil {
+// Receiver returns the path of the socket to which a message goes; "" if the call sends none.
+func (c Call) Receiver() string {
+	message := c.read(c.args[1], 8)
+	if c.Number != unix.SYS_SENDMSG || len(message) < 8 {
 		return ""
 	}
-	defer mem.Close()
-	n, _ := mem.ReadAt(b[:], int64(at))
-	if end := bytes.IndexByte(b[:n], 0); end >= 0 {
+	const path = 2                                                  // in struct sockaddr_un
+	return c.readString(binary.NativeEndian.Uint64(message) + path) // struct msghdr begins with the address
+}
+
+// readString reads a string from the program's memory.
+func (c Call) readString(at uint64) string {
+	b := c.read(at, 4096)
+	if end := bytes.IndexByte(b, 0); end >= 0 {
 		return string(b[:end])
 	}
 	return ""
+}
+
+// read reads at most so many bytes from the program's memory.
+func (c Call) read(at uint64, most int) []byte {
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", c.tid))
+	if err != nil {
+		return nil
+	}
+	defer mem.Close()
+	b := make([]byte, most)
+	n, _ := mem.ReadAt(b, int64(at))
+	return b[:max(n, 0)]
 }
 
 // setPath overwrites the path that the call names.
