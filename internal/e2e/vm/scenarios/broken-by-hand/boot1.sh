@@ -78,7 +78,7 @@ broken run 'neighbour.table' '' 'ip link add nic0 type veth peer name nic1; ip l
 	'sysctl -qw net.ipv4.neigh.default.gc_thresh3=1024; ip link del nic0'
 
 # The packet filter comes last, because its modules stay loaded.
-broken run 'packetfilter.kernel-can kubeproxy.postrouting?' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
+broken run 'kubeproxy.postrouting? packetfilter.kernel-can' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
 	'rm /etc/modprobe.d/no.conf; iptables-nft -t nat -X KUBE-SERVICES'
 
 # The rules that kube-proxy 1.30 writes for one Service.
