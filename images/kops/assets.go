@@ -75,7 +75,7 @@ func gatesKubelet(a *yaml.Node) bool {
 	})
 }
 
-// bodyOf returns the content of a file, also if its base64 has padding; what is not base64 is no text.
+// bodyOf returns the content of a file. It decodes base64, with or without padding, as far as it is valid.
 func bodyOf(a *yaml.Node) string {
 	body := text(a, "content")
 	if isTrue(a, "isBase64") {

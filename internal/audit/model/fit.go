@@ -107,7 +107,7 @@ func (m *Model) finish(p *Port) {
 	m.complete(p)
 }
 
-// complete writes what is known of a Service in the report's form.
+// complete sets the fields of the report from the Service that was read.
 func (m *Model) complete(p *Port) {
 	for _, r := range p.Lines { // without endpoints, only table filter has the ClusterIP
 		if p.Portal == nil && p.witness == nil && m.Filter.Chain("KUBE-SERVICES") == m.Chains[r.Chain].Chain {

@@ -319,7 +319,7 @@ func (m *NFT) fit() {
 	}
 }
 
-// complete writes what is known of a Service in the report's form.
+// complete sets the fields of the report from the Service that was read.
 func (p *NFTPort) complete() {
 	p.Port, p.NodePort = atoi(p.Number), atoi(p.Node)
 	for _, a := range p.Outside {

@@ -32,7 +32,7 @@ func TunedSysctls(files Files) (all []TunedSetting, err error) {
 	if err = errors.Join(err, lateErr, p.load(files, strings.Fields(string(active)+" "+string(late)))); err != nil {
 		return nil, err
 	}
-	depends := map[string]string{} // section -> its options that decide what it writes
+	depends := map[string]string{} // section -> the options on which its values depend
 	for _, e := range p.entries {
 		if slices.Contains([]string{"type", "enabled", "replace", "drop", "uname_regex", "cpuinfo_regex", "devices_udev_regex"}, e.Key) {
 			depends[e.Section] += " " + e.Key + "=" + e.Value

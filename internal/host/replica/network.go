@@ -184,11 +184,12 @@ func (c *Capture) readSysctls() {
 	}
 }
 
-// addSysctl makes a part of a sysctl that has a value with which packets may be lost.
+// addSysctl makes a part of a sysctl that has a value with which packets may be lost. Its name is in the form of sysctl(8), which writes
+// the dot of a link as a slash.
 func (c *Capture) addSysctl(family byte, key, lost, passes string) {
 	if c.Sysctls[key] == lost {
 		c.Parts = append(c.Parts, Part{Kind: PartSysctl, Family: family,
-			Table: strings.ReplaceAll(key, "/", "."), To: passes, Message: []byte(key)})
+			Table: strings.NewReplacer("/", ".", ".", "/").Replace(key), To: passes, Message: []byte(key)})
 	}
 }
 

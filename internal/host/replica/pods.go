@@ -46,6 +46,9 @@ func (c *Capture) Pods(known []netip.Addr, most int) (list []Pod) {
 // Stray returns the faults of the bridges that CNI plugins make which keep all packets from their Pods, whatever rules and routes do. A
 // plugin gives the bridge the address of the Pods' gateway.
 func (c *Capture) Stray(ipv4 bool) (list []string) {
+	if slices.ContainsFunc(c.Links, func(l Link) bool { return l.Kind == "veth" && l.Master == 0 && c.leadsToPods(l.Index) }) {
+		return nil // Pods have links without a bridge, and the bridge may be that of a second network
+	}
 	for _, l := range c.Links {
 		switch {
 		case !slices.Contains([]string{"cni0", "cbr0", "kube-bridge"}, l.Name) || !c.leadsToPods(l.Index):

@@ -132,8 +132,8 @@ func (r *Replica) renumber(m []byte, head, kind int) []byte {
 	return out
 }
 
-// routeMessage returns a route as the kernel takes it: without flags that only the kernel sets, and without what it says beside the number
-// of a next hop.
+// routeMessage returns a route in the form that the kernel accepts: without the flags that only the kernel sets, and with either the number
+// of a next hop or its link and gateway.
 func (r *Replica) routeMessage(m []byte) []byte {
 	const settable = unix.RTNH_F_ONLINK | unix.RTNH_F_PERVASIVE
 	out := r.renumber(m, unix.SizeofRtMsg, unix.RTA_OIF)
