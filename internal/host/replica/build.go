@@ -352,7 +352,7 @@ func awaitUp(ctx context.Context, s *wire.Conn, wanted map[int]bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
