@@ -204,8 +204,9 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 	if f.Name == "kubeproxy.way.service" && oneService(lost) {
 		f.Service = lost[0].Service
 	}
-	if node || f.Name == "kubeproxy.way.service" && strange || gone*2 < sent || l.Kind == "" {
-		f.Verdict = verdict.Warn // closed on purpose, a rule that loses few, or what the copy itself may lack
+	if node || f.Name == "kubeproxy.way.service" && strange || gone*2 < sent || l.Kind == "" ||
+		l.Kind == replica.PartNextHop {
+		f.Verdict = verdict.Warn // closed on purpose, a rule that loses few, another machine's fault, or what the copy itself may lack
 	}
 	some := ""
 	if gone < sent {

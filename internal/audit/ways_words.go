@@ -24,6 +24,8 @@ func Describe(l *Loss) string {
 			which := map[bool]string{true: l.Chain, false: fmt.Sprint(l.Position)}[l.Kind == replica.PartRoute]
 			where = fmt.Sprintf("the %s %s of table %s", l.Kind, which, l.Table)
 		}
+	case replica.PartNextHop:
+		where = fmt.Sprintf("the next hop %s on %s, which does not answer (`%s`),", l.Chain, l.Table, l.Rule)
 	case replica.PartPolicy:
 		where = fmt.Sprintf("the policy DROP of chain %s of table %s", l.Chain, table(l))
 	default:
@@ -87,6 +89,8 @@ func Remedy(l *Loss, lost []Flow) string {
 			return "look at `ip rule`: " + find
 		}
 		return fmt.Sprintf("look at `ip rule` and `ip route show table %s`: %s", l.Table, find)
+	case replica.PartNextHop:
+		return "look whether that machine is up and forwards these packets: `ip route show table all` names the route to it"
 	case replica.PartRoute:
 		return fmt.Sprintf("look at `ip route show table %s`: %s", l.Table, find)
 	case replica.PartPolicy:

@@ -119,6 +119,11 @@ func TestReplay(t *testing.T) {
 			lost: "node to dns 10.96.0.2:53", passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
 		{name: "next hops by number", change: "ip nexthop add id 3 via 192.168.50.2 dev eth0; ip nexthop add id 4 via 192.168.50.254 dev eth0; " +
 			"ip nexthop add id 1 group 4; ip route replace 10.244.1.0/24 nhid 3; ip route replace default nhid 1"},
+		{name: "a gateway is silent", change: "ip route replace default via 192.168.50.9; ip neigh replace 192.168.50.9 dev eth0 nud failed",
+			lost: "10.244.0.9 to the outside 203.0.113.7:443", passes: "10.244.0.9 to dns 10.96.0.2:53", part: "next hop 192.168.50.9 on eth0"},
+		{name: "a route lacks its gateway", change: "ip route replace 10.244.1.0/24 dev eth0; ip neigh replace 10.244.1.4 dev eth0 nud failed",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to web 10.96.0.1:80", part: "next hop 10.244.1.4 on eth0"},
+		{name: "a machine that is no gateway is silent", change: "ip neigh replace 192.168.50.9 dev eth0 nud failed"},
 		{name: "a VPN halves the default route", change: tunnel + "ip route add 0.0.0.0/1 dev wg0; ip route add 128.0.0.0/1 dev wg0",
 			lost: "203.0.113.7 to web 192.168.50.1:30080", passes: "10.244.0.9 to web 10.96.0.1:80", part: "route to 128.0.0.0/1, table 254"},
 		{name: "the Pods' gateway is gone", change: "ip addr del 10.244.0.1/24 dev cni0", lost: "node to an endpoint of web 10.244.0.4:8080",

@@ -63,6 +63,9 @@ type End struct {
 // Build creates a replica. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN to create namespaces.
 func Build(ctx context.Context, c *Capture, spec *Spec) (*Replica, error) {
 	r := &Replica{Capture: c, index: map[int]int{1: 1}, absent: map[int]bool{}}
+	for i, p := range c.Parts {
+		r.absent[i] = p.Kind == PartNextHop // Load makes it silent
+	}
 	err := r.build(ctx, spec)
 	if err != nil {
 		r.Close()

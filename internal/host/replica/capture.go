@@ -39,8 +39,8 @@ type Legacy struct {
 	Parts []int // the index in Capture.Parts of each entry, or -1
 }
 
-// Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, a route, or
-// the value of a sysctl.
+// Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, a route, the
+// value of a sysctl, or the silence of a next hop.
 type Part struct {
 	Kind     string // PartRule and so on
 	Legacy   bool
@@ -53,8 +53,8 @@ type Part struct {
 	Forwards bool   // of a policy: its chain is at hook forward
 	Target   string // a chain to which it leads, whose rules are parts too
 	Priority int    // of a routing rule
-	To       string // of a route; of a sysctl: the value with which it is left out
-	Message  []byte // of a rule of nf_tables, a routing rule or a route; of a sysctl: its key
+	To       string // of a route; the address of a next hop; of a sysctl: the value with which it is left out
+	Message  []byte // of a rule of nf_tables, a routing rule, a route or a neighbour; of a sysctl: its key
 }
 
 // The kinds of parts.
@@ -63,7 +63,8 @@ const (
 	PartPolicy      = "policy"
 	PartRoutingRule = "routing rule"
 	PartRoute       = "route"
-	PartSysctl      = "sysctl" // Table is its name
+	PartSysctl      = "sysctl"   // Table is its name
+	PartNextHop     = "next hop" // that does not answer; Table is the link
 )
 
 func (p *Part) String() string {
@@ -78,6 +79,8 @@ func (p *Part) String() string {
 		return fmt.Sprintf("route to %s, table %s", p.To, p.Table)
 	case PartSysctl:
 		return p.Table
+	case PartNextHop:
+		return fmt.Sprintf("next hop %s on %s", p.To, p.Table)
 	case PartPolicy:
 		return fmt.Sprintf("%s family %d table %s: policy of chain %s", backend, p.Family, p.Table, p.Chain)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -62,8 +63,11 @@ func (r *Replica) loadSets(s *wire.Conn) error {
 	return nil
 }
 
-// loadRouting lets the copy forward, and removes the routing rules and routes, if these parts are left out now. It adds those that were
-// left out before.
+// nobody is a hardware address that no end has.
+var nobody = []byte{2, 0, 0, 0, 0, 1}
+
+// loadRouting lets the copy forward, and removes the routing rules, routes and silent next hops, if these parts are left out now. It adds
+// those that were left out before.
 func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool) (err error) {
 	for i := range r.Capture.Parts {
 		p := &r.Capture.Parts[i]
@@ -75,13 +79,19 @@ func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool) (err error) {
 				return err
 			}
 		}
-		if p.Kind != PartRoutingRule && p.Kind != PartRoute || without[i] == r.absent[i] {
-			continue
-		}
-		message := ruleMessage(p.Message)
-		create, remove := uint16(unix.RTM_NEWRULE), uint16(unix.RTM_DELRULE)
-		if p.Kind == PartRoute {
+		var message []byte
+		var create, remove uint16
+		switch p.Kind {
+		case PartRoutingRule:
+			message, create, remove = ruleMessage(p.Message), unix.RTM_NEWRULE, unix.RTM_DELRULE
+		case PartRoute:
 			message, create, remove = r.routeMessage(p.Message), unix.RTM_NEWROUTE, unix.RTM_DELROUTE
+		case PartNextHop:
+			message = neighbour(r.index[intOf(p.Message[4:8])], netip.MustParseAddr(p.To), nobody)
+			create, remove = unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH
+		}
+		if message == nil || without[i] == r.absent[i] {
+			continue
 		}
 		if without[i] {
 			_, err = s.Ask(remove, 0, message)

@@ -126,10 +126,10 @@ func linkOfRoute(m []byte) int {
 	return intOf(a[unix.RTA_OIF])
 }
 
-// gateways returns the IPv6 gateways behind a link.
+// gateways returns the gateways behind a link.
 func (c *Capture) gateways(link int) (list []netip.Addr) {
 	add := func(b []byte) {
-		if a, ok := netip.AddrFromSlice(b); ok && a.Is6() && !slices.Contains(list, a) {
+		if a, ok := netip.AddrFromSlice(b); ok && !slices.Contains(list, a) {
 			list = append(list, a)
 		}
 	}

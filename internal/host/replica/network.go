@@ -99,12 +99,17 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 			if len(m) < unix.SizeofNdMsg {
 				continue
 			}
-			a := attributes(m[unix.SizeofNdMsg:], unix.NDA_LLADDR)
+			a, state := attributes(m[unix.SizeofNdMsg:], unix.NDA_PROBES), binary.NativeEndian.Uint16(m[8:])
 			one := Neighbour{Link: intOf(m[4:8]), MAC: a[unix.NDA_LLADDR], Bridge: m[0] == unix.AF_BRIDGE,
-				Permanent: binary.NativeEndian.Uint16(m[8:])&unix.NUD_PERMANENT != 0}
+				Permanent: state&unix.NUD_PERMANENT != 0}
 			one.Address, _ = netip.AddrFromSlice(a[unix.NDA_DST])
-			if !one.Bridge && binary.NativeEndian.Uint16(m[8:])&unix.NUD_NOARP != 0 {
+			if !one.Bridge && state&unix.NUD_NOARP != 0 {
 				continue // of a link without addresses of hardware; in a bridge: a static entry
+			}
+			silent := state&unix.NUD_FAILED != 0 || state&unix.NUD_INCOMPLETE != 0 && intOf(a[unix.NDA_PROBES]) > 1
+			if l := c.link(one.Link); silent && l != nil && (slices.Contains(c.gateways(l.Index), one.Address) ||
+				c.isUplink(l) && one.Address.IsValid() && !c.hasRange(l.Index, one.Address)) { // by a route without a gateway
+				c.Parts = append(c.Parts, Part{Kind: PartNextHop, Family: m[0], Table: l.Name, To: one.Address.String(), Message: m})
 			}
 			if len(one.MAC) == 6 && (one.Bridge || one.Address.IsValid()) {
 				c.Neighbours = append(c.Neighbours, one)

@@ -309,7 +309,9 @@ func (r *Replica) setEnd(ctx context.Context, s *wire.Conn, e *End) error {
 		}
 		if ipv6 && !e.Pod { // a gateway answers only for addresses that it has
 			for _, a := range r.Capture.gateways(top.Index) {
-				ask(unix.RTM_NEWADDR, create, addressOf(dev, netip.PrefixFrom(a, 128)))
+				if a.Is6() {
+					ask(unix.RTM_NEWADDR, create, addressOf(dev, netip.PrefixFrom(a, 128)))
+				}
 			}
 		}
 		if fixed {

@@ -20,6 +20,8 @@ func (p *Part) Words(ctx context.Context) string {
 		return fmt.Sprintf(":%s DROP", p.Chain)
 	case PartRoutingRule:
 		return line(ctx, fmt.Sprintf("%d:\t", p.Priority), "ip", family6(is6), "rule")
+	case PartNextHop:
+		return line(ctx, p.To+" ", "ip", family6(is6), "neigh", "show", "dev", p.Table)
 	case PartRoute:
 		to := p.To
 		for _, kind := range []string{"", "unreachable ", "blackhole ", "prohibit ", "local "} {
