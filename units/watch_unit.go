@@ -81,7 +81,7 @@ func Started() []string { return []string{ApplyUnit, WatchUnit} }
 
 // sendPackets returns the checks that send packets through a copy of the node's network.
 func sendPackets() []string {
-	return []string{"kubeproxy.way", "packetfilter.forward-drop", "packetfilter.input-drop", "docker.forward-drop"}
+	return []string{"kubeproxy.way", "packetfilter.forward-drop", "packetfilter.input-drop"}
 }
 
 // packetsDropIn returns a drop-in that lets watch build a copy of the node's network, in which IPAddressDeny= would lose packets too.

@@ -79,7 +79,6 @@ func TestRulesOnTheKernel(t *testing.T) {
 	checkstest.Is(t, h, "healthy", "conntrack.be-liberal-changed", "pass: be_liberal unchanged since kube-proxy started")
 	checkstest.Is(t, h, "healthy", "iptables.backends", "pass: one backend")
 	checkstest.Is(t, h, "healthy", "iptables.bare-drop", "pass: no DROP without a match")
-	checkstest.Is(t, h, "no Docker", "docker.forward-drop", "skipped: no Docker rules found")
 	checkstest.Is(t, h, "this kernel", "vxlan.checksum", "pass: not all four conditions met: the kernel has the fix")
 
 	load(checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,

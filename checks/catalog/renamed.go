@@ -15,6 +15,7 @@ func Renamed() map[string]string {
 	for _, former := range []string{"cgroups", "crash-loop", "flags", "kubeconfig", "memory-manager", "policy-options", "resources", "state"} {
 		renamed["kubelet."+former] = "kubelet.exit" // kubelet itself names the fault
 	}
+	renamed["docker.forward-drop"] = "packetfilter.forward-drop"
 	return renamed
 }
 

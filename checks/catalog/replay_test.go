@@ -90,7 +90,7 @@ func TestTrafficReplay(t *testing.T) {
 		"bridge.netfilter", "mtu.chain", "ena.allowance", "conntrack.be-liberal-changed", "conntrack.invalid",
 		"conntrack.full", "conntrack.headroom", "conntrack.hashsize", "conntrack.kube-proxy-overwrites", "conntrack.losses", "vxlan.checksum",
 		"udp.checksum-errors", "iptables.backends", "iptables.bare-drop",
-		"kubeproxy.postrouting", "docker.forward-drop",
+		"kubeproxy.postrouting",
 	} {
 		fmt.Fprintf(&blocks, "check %q {}\n", name)
 	}
@@ -112,7 +112,6 @@ skipped conntrack.kube-proxy-overwrites: the policy leaves nf_conntrack_max to k
 pass conntrack.losses
 pass iptables.backends
 pass iptables.bare-drop
-skipped docker.forward-drop: no Docker rules found
 warn kubeproxy.postrouting: want masqueraded once, from random ports, got double-snat
 fail`, live)
 	var file bytes.Buffer

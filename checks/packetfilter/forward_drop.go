@@ -18,10 +18,9 @@ func forwardDrop() checks.Problem {
 		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "A DROP or REJECT for all packets comes before the rule that accepts the traffic of Pods.",
 		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that Enterprise Linux has at the end of " +
-			"FORWARD, or with an /etc/nftables.conf whose chain forward has policy drop.",
+			"FORWARD, with an /etc/nftables.conf whose chain forward has policy drop, or after Docker enabled forwarding itself.",
 		How: "The check sends packets of Pods to other machines through a copy of the node's network, as kubeproxy.way does. It fails if a " +
-			"rule " +
-			"or a policy loses them. If Docker is present, docker.forward-drop judges FORWARD's policy.",
+			"rule, or a policy such as Docker's, loses them.",
 		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
 			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",
 		TradeOff: "The node also forwards for its neighbours, as any Kubernetes node does.",
@@ -41,7 +40,7 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		return s, nil
 	}
 	losses, err := lossesTo(ctx, h, &s, sets, audit.ToOutside)
-	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return l.Flows[0].Node || isDockersPolicy(sets, &l) })
+	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return l.Flows[0].Node })
 	fail(&s, losses, map[string]string{audit.ToOutside: "packets of Pods are lost"})
 	return s, err
 }
@@ -51,13 +50,5 @@ func isKubernetes(sets []*ruleset.Set) bool {
 	return slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil }) ||
 		slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
 			return t.Declares("KUBE-FORWARD") || t.Declares("KUBE-FIREWALL")
-		})
-}
-
-// isDockersPolicy reports whether packets are lost by the policy of a chain beside Docker's, which docker.forward-drop judges.
-func isDockersPolicy(sets []*ruleset.Set, l *audit.Loss) bool {
-	return l.Kind == audit.ByPolicy && l.Chain == "FORWARD" &&
-		slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
-			return t.Chain("DOCKER") != nil
 		})
 }

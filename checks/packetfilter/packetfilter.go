@@ -9,7 +9,6 @@ func Problems() []checks.Problem {
 	return []checks.Problem{
 		iptablesBackends(),
 		bareDrop(),
-		dockerForwardDrop(),
 		kernelCan(),
 		kernelCNI(),
 		markBits(),

@@ -132,7 +132,6 @@ check "kubelet.node-name" {}
 check "kubelet.exit" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
-check "docker.forward-drop" {}
 check "mtu.chain" {}
 
 check "bridge.netfilter" {}
