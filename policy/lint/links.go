@@ -8,7 +8,7 @@ import (
 	"nodegate/policy"
 )
 
-// checkLinks reports links that may set one interface to different values, and tunnels that exceed their uplink.
+// checkLinks reports links that may set one interface to different values.
 func (r *reading) checkLinks(p *policy.Policy) {
 	links := those(p.Links, policy.Link.Applies)
 	for i, l := range links {
@@ -17,8 +17,6 @@ func (r *reading) checkLinks(p *policy.Policy) {
 				r.errorf(l.Range, "Contradiction", "This link (%s) sets %s; link %q (%s) at %s sets it differently, and an interface may match "+
 					"both. Remove one of the two, or match other interfaces.", l.Match, what, o.Name, o.Match, policy.Place(o.Range))
 			}
-			r.checkTunnel(l, o)
-			r.checkTunnel(o, l)
 		}
 	}
 }

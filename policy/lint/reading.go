@@ -174,6 +174,6 @@ func (r *reading) checkLink(l policy.Link, b policy.Stanza) {
 		r.checkValues(policy.Key(s.Name), []string{s.Value}, b.At("sysctl"))
 	}
 	if l.Applies() {
-		r.checkSettings(l, b)
+		r.checkMTU(l, b)
 	}
 }
