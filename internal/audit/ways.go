@@ -149,9 +149,13 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 		notes = append(notes, noteLosses(&l, len(lost) > 0)...)
 	}
 	for _, what := range a.Stray {
+		remedy := "`networkctl status` or NetworkManager's log names the program that changed the link: exclude the CNI's links from it; the " +
+			"CNI's plugin sets the link right when the next Pod starts on this node"
+		if strings.Contains(what, "passthru") {
+			remedy = "put the macvlan into mode bridge, or on a link of its own; libvirt calls it `<source mode='passthrough'>`"
+		}
 		found = append(found, proxy.NewFinding(Finding{Name: "kubeproxy.way.forward", Message: "packets of Pods are lost: " + what,
-			Remedy: "`networkctl status` or NetworkManager's log names the program that changed the link: exclude the CNI's links from it; the " +
-				"CNI's plugin sets the link right when the next Pod starts on this node"}))
+			Remedy: remedy}))
 	}
 	for _, what := range a.Refused {
 		notes = append(notes, "not tried with packets: "+what)

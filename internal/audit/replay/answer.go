@@ -119,7 +119,7 @@ var mirror = regexp.MustCompile(`-j TEE|\bdup to\b`)
 
 // describe adds the words of the part that is the cause, in the namespace of the capture.
 func (l *Loss) describe(ctx context.Context, n *replica.Capture, part int) {
-	if l.Kind != replica.PartSysctl {
+	if l.Kind != replica.PartSysctl && n.Parts[part].Entries == nil { // the others are named in full
 		l.Rule = n.Parts[part].Words(ctx)
 	}
 	if mirror.MatchString(l.Rule) {
@@ -255,7 +255,7 @@ func newLoss(n *replica.Capture, part int) *Loss {
 	switch p.Kind {
 	case replica.PartRoutingRule:
 		l.Position = p.Priority
-	case replica.PartRoute, replica.PartNextHop:
+	case replica.PartRoute, replica.PartNextHop, replica.PartQdisc, replica.PartFilter, replica.PartIPsec:
 		l.Chain = p.To
 	case replica.PartSysctl:
 		l.Chain, l.Rule = p.To, p.Table+" = "+n.Sysctls[string(p.Message)]

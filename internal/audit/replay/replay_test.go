@@ -80,7 +80,7 @@ func cluster() *replay.Cluster {
 func TestReplay(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedBridgeNetfilter(t)
-	for _, program := range []string{"ip", "bridge", "nft", "iptables-nft-restore", "iptables-legacy"} {
+	for _, program := range []string{"ip", "tc", "bridge", "nft", "iptables-nft-restore", "iptables-legacy"} {
 		hosttest.NeedProgram(t, program)
 	}
 	for _, c := range []struct {
@@ -141,6 +141,20 @@ func TestReplay(t *testing.T) {
 		{name: "a queue that no program reads", change: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 7", lost: "10.244.0.9 to dns 10.96.0.2:53",
 			passes: "node to web 10.96.0.1:80", part: "nft family 2 table filter chain FORWARD rule 1 "},
 		{name: "a queue that a program reads", change: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 7", queue: true},
+		{name: "a filter redirects to a link that is down", change: "ip link add ifb0 type ifb; tc qdisc add dev eth0 handle ffff: ingress; " +
+			"for a in 1.2.3.4/32 10.244.1.4/32; do tc filter add dev eth0 parent ffff: protocol ip pref 7 u32 match ip src $a action mirred egress redirect dev ifb0; done",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to the outside 203.0.113.7:443", part: "tc filter dev eth0 ingress pref 7"},
+		{name: "shapers, and copies of packets", change: tunnel + "ip link add ifb0 type ifb; ip link set ifb0 up; tc qdisc add dev ifb0 root tbf rate 1mbit burst 5k latency 25ms; " +
+			"tc qdisc add dev eth0 root handle 1: htb default 10; tc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit; for l in eth0 wg0; do tc qdisc add dev $l ingress; done; " +
+			"tc filter add dev eth0 ingress pref 1 u32 match u32 0 0 action mirred egress redirect dev ifb0; " +
+			"tc filter add dev wg0 ingress pref 2 u32 match u32 0 0 action mirred egress mirror dev eth0"},
+		{name: "IPsec blocks", change: "ip xfrm policy add src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd action block; ip xfrm policy add src ::/0 dst ::/0 dir out",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to the outside 203.0.113.7:443",
+			part: "ip xfrm policy src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd block"},
+		{name: "IPsec encrypts", change: "ip xfrm policy add src 0.0.0.0/0 dst 10.244.1.0/24 dir out priority 1 tmpl src 192.168.50.1 dst 192.168.50.2 proto esp mode tunnel; " +
+			"ip xfrm policy add src 10.244.0.0/16 dst 10.244.1.0/24 dir out priority 2 action block"},
+		{name: "a macvlan takes all packets", change: "ip link add m0 link eth0 type macvlan mode passthru",
+			stray: "eth0 gives all packets to m0, a macvlan in passthru mode"},
 		{name: "a list of other addresses", change: "nft 'table inet f { set s { type ipv4_addr; elements = { 45.1.2.3 }; }; chain c { type filter hook prerouting priority -150; ip saddr @s drop; }; }'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -64,7 +64,7 @@ type End struct {
 func Build(ctx context.Context, c *Capture, spec *Spec) (*Replica, error) {
 	r := &Replica{Capture: c, index: map[int]int{1: 1}, absent: map[int]bool{}}
 	for i, p := range c.Parts {
-		r.absent[i] = p.Kind == PartNextHop // Load makes it silent
+		r.absent[i] = p.Kind == PartNextHop || p.Entries != nil // Load makes it silent, or adds them
 	}
 	err := r.build(ctx, spec)
 	if err != nil {
@@ -231,10 +231,14 @@ func (r *Replica) copyNetwork(s *wire.Conn) error {
 			}
 		}
 	}
+	filtered := slices.ContainsFunc(c.Parts, func(p Part) bool { return p.Kind == PartFilter })
 	for i := range c.Links {
 		l := &c.Links[i]
 		if r.index[l.Index] == 0 {
 			continue
+		}
+		if filtered {
+			_, _ = s.Ask(unix.RTM_NEWQDISC, unix.NLM_F_CREATE, trafficMessage(r.index[l.Index], clsact, clsactParent, 0, "clsact", nil))
 		}
 		for _, key := range linkSysctls {
 			if key = fmt.Sprintf(key, l.Name); c.Sysctls[key] != "" {
@@ -362,7 +366,10 @@ func awaitUp(ctx context.Context, s *wire.Conn, wanted map[int]bool) error {
 
 // refuse records what the kernel did not take.
 func (r *Replica) refuse(what string, err error) {
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		r.Refused = append(r.Refused, fmt.Sprintf("%s: %v", what, err))
+	if err == nil || errors.Is(err, unix.EEXIST) {
+		return
+	}
+	if what = fmt.Sprintf("%s: %v", what, err); !slices.Contains(r.Refused, what) {
+		r.Refused = append(r.Refused, what)
 	}
 }

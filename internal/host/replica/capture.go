@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -40,21 +41,22 @@ type Legacy struct {
 }
 
 // Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, a route, the
-// value of a sysctl, or the silence of a next hop.
+// value of a sysctl, the silence of a next hop, a queueing discipline or a filter of tc, or a policy of IPsec.
 type Part struct {
 	Kind     string // PartRule and so on
 	Legacy   bool
 	Family   byte // as in nf_tables, or of the route
 	Table    string
 	Chain    string
-	Handle   uint64 // of a rule of nf_tables, on the node
-	Position int    // of a rule in its chain on the node, from 1
-	Own      bool   // kube-proxy wrote it
-	Forwards bool   // of a policy: its chain is at hook forward
-	Target   string // a chain to which it leads, whose rules are parts too
-	Priority int    // of a routing rule
-	To       string // of a route; the address of a next hop; of a sysctl: the value with which it is left out
-	Message  []byte // of a rule of nf_tables, a routing rule, a route or a neighbour; of a sysctl: its key
+	Handle   uint64   // of a rule of nf_tables, on the node
+	Position int      // of a rule in its chain on the node, from 1
+	Own      bool     // kube-proxy wrote it
+	Forwards bool     // of a policy: its chain is at hook forward
+	Target   string   // a chain to which it leads, whose rules are parts too
+	Priority int      // of a routing rule
+	To       string   // of a route; a next hop's address; of a sysctl: the value without it; of tc and IPsec: the words that pick it
+	Entries  [][]byte // messages of tc and IPsec
+	Message  []byte   // of a rule of nf_tables, a routing rule, a route or a neighbour; of a sysctl: its key
 }
 
 // The kinds of parts.
@@ -65,6 +67,9 @@ const (
 	PartRoute       = "route"
 	PartSysctl      = "sysctl"   // Table is its name
 	PartNextHop     = "next hop" // that does not answer; Table is the link
+	PartQdisc       = "tc qdisc" // its kind and that of the next two is also the command that prints them; Table is their own kind
+	PartFilter      = "tc filter"
+	PartIPsec       = "ip xfrm policy"
 )
 
 func (p *Part) String() string {
@@ -81,6 +86,8 @@ func (p *Part) String() string {
 		return p.Table
 	case PartNextHop:
 		return fmt.Sprintf("next hop %s on %s", p.To, p.Table)
+	case PartQdisc, PartFilter, PartIPsec:
+		return p.Kind + " " + p.To + " " + p.Table
 	case PartPolicy:
 		return fmt.Sprintf("%s family %d table %s: policy of chain %s", backend, p.Family, p.Table, p.Chain)
 	}
@@ -107,7 +114,8 @@ func ReadIn(ctx context.Context, n *netns.Namespace, keep func(ports []string) m
 		}
 		c.readSysctls()
 		c.readListeners()
-		return c.readFilters(keep)
+		c.readTraffic(s)
+		return cmp.Or(c.readPolicies(), c.readFilters(keep))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("copying the node's network: %w", err)

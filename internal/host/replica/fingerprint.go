@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fingerprint differs if what other programs than kube-proxy wrote differs: rules, sets, routes, routing rules, addresses, links that are
-// not a single Pod's, and their sysctls. It may also differ if they wrote the same again.
+// Fingerprint differs if what other programs than kube-proxy wrote differs: rules, sets, routes, routing rules, addresses, policies of
+// IPsec, filters of tc, links that are not a single Pod's, and their sysctls. It may also differ if they wrote the same again.
 func (c *Capture) Fingerprint() string {
 	h := sha256.New()
 	pod := map[int]bool{}
@@ -34,7 +34,7 @@ func (c *Capture) Fingerprint() string {
 			lasting := filter(p.Message[unix.SizeofRtMsg:], func(kind int) bool { return kind != cached })
 			fmt.Fprintf(h, "%x %x\n", p.Message[:unix.SizeofRtMsg], lasting)
 		case p.Kind != PartRoute:
-			fmt.Fprintln(h, p.Kind, p.Legacy, p.Family, p.Table, p.Chain, p.Handle, p.Priority)
+			fmt.Fprintln(h, p.Kind, p.Legacy, p.Family, p.Table, p.Chain, p.Handle, p.Priority, p.To, p.Entries)
 		}
 	}
 	for i, m := range c.Sets {

@@ -20,7 +20,10 @@ const transaction = 180_000
 
 // Load replaces the rules of the copy by the node's without some parts: indexes of Capture.Parts.
 func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
-	err := r.Node.Netlink(ctx, unix.NETLINK_ROUTE, func(s *wire.Conn) error { return r.loadRouting(s, without) })
+	err := r.Node.Netlink(ctx, unix.NETLINK_ROUTE, func(s *wire.Conn) error { return r.loadRouting(s, without, false) })
+	if err == nil && slices.ContainsFunc(r.Capture.Parts, func(p Part) bool { return p.Kind == PartIPsec }) {
+		err = r.Node.Netlink(ctx, unix.NETLINK_XFRM, func(s *wire.Conn) error { return r.loadRouting(s, without, true) })
+	}
 	if err == nil && len(r.Capture.NFT) > 0 {
 		err = r.Node.Netlink(ctx, unix.NETLINK_NETFILTER, func(s *wire.Conn) error { return r.loadNFT(s, without) })
 	}
@@ -66,40 +69,48 @@ func (r *Replica) loadSets(s *wire.Conn) error {
 // nobody is a hardware address that no end has.
 var nobody = []byte{2, 0, 0, 0, 0, 1}
 
-// loadRouting lets the copy forward, and removes the routing rules, routes and silent next hops, if these parts are left out now. It adds
-// those that were left out before.
-func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool) (err error) {
+// loadRouting lets the copy forward, and removes the routing rules, routes, silent next hops and parts of tc that are left out now. It adds
+// those that were left out before. By a socket of IPsec it does so for policies.
+func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool, ipsec bool) error {
 	for i := range r.Capture.Parts {
 		p := &r.Capture.Parts[i]
-		if p.Kind == PartSysctl && without[i] != r.absent[i] {
-			r.absent[i] = without[i]
-			key := string(p.Message)
-			err = write(key, map[bool]string{false: r.Capture.Sysctls[key], true: p.To}[without[i]])
-			if err != nil {
-				return err
-			}
-		}
-		var message []byte
-		var create, remove uint16
-		switch p.Kind {
-		case PartRoutingRule:
-			message, create, remove = ruleMessage(p.Message), unix.RTM_NEWRULE, unix.RTM_DELRULE
-		case PartRoute:
-			message, create, remove = r.routeMessage(p.Message), unix.RTM_NEWROUTE, unix.RTM_DELROUTE
-		case PartNextHop:
-			message = neighbour(r.index[intOf(p.Message[4:8])], netip.MustParseAddr(p.To), nobody)
-			create, remove = unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH
-		}
-		if message == nil || without[i] == r.absent[i] {
+		if without[i] == r.absent[i] || ipsec != (p.Kind == PartIPsec) {
 			continue
 		}
-		if without[i] {
-			_, err = s.Ask(remove, 0, message)
-		} else {
-			_, err = s.Ask(create, unix.NLM_F_CREATE, message)
-		}
-		if err == nil {
+		var create, remove uint16
+		var messages [][]byte
+		switch p.Kind {
+		case PartSysctl:
 			r.absent[i] = without[i]
+			key := string(p.Message)
+			if err := write(key, map[bool]string{false: r.Capture.Sysctls[key], true: p.To}[without[i]]); err != nil {
+				return err
+			}
+		case PartRoutingRule:
+			create, remove, messages = unix.RTM_NEWRULE, unix.RTM_DELRULE, [][]byte{ruleMessage(p.Message)}
+		case PartRoute:
+			create, remove, messages = unix.RTM_NEWROUTE, unix.RTM_DELROUTE, [][]byte{r.routeMessage(p.Message)}
+		case PartNextHop:
+			message := neighbour(r.index[intOf(p.Message[4:8])], netip.MustParseAddr(p.To), nobody)
+			create, remove, messages = unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH, [][]byte{message}
+		case PartQdisc:
+			create, remove, messages = unix.RTM_NEWQDISC, unix.RTM_DELQDISC, r.traffic(p)
+		case PartFilter:
+			create, remove, messages = unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER, r.traffic(p)
+		case PartIPsec:
+			create, remove, messages = setPolicy, setPolicy, [][]byte{r.policy(p, without[i])}
+		}
+		for _, m := range messages {
+			kind, flags := create, uint16(unix.NLM_F_CREATE)
+			if without[i] {
+				kind, flags = remove, 0
+			}
+			_, err := s.Ask(kind, flags, m)
+			if err == nil {
+				r.absent[i] = without[i]
+			} else if !without[i] && p.Entries != nil {
+				r.refuse(p.String(), err)
+			}
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 // Link is a link of the node, as far as packets notice it.
 type Link struct {
 	Index, Master int
+	Lower         int // the link below a macvlan
 	Group         int
 	Name, Kind    string
 	MAC           net.HardwareAddr
@@ -72,7 +73,7 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 		c.Links = append(c.Links, Link{Index: intOf(m[4:8]), Master: intOf(a[unix.IFLA_MASTER]), Group: intOf(a[unix.IFLA_GROUP]),
 			Name: name(a[unix.IFLA_IFNAME]), Kind: name(info[infoKind]), MAC: a[unix.IFLA_ADDRESS], MTU: intOf(a[unix.IFLA_MTU]),
 			Up: flags&unix.IFF_UP != 0, Carrier: flags&unix.IFF_LOWER_UP != 0, NoARP: flags&unix.IFF_NOARP != 0,
-			Data: info[infoData], SlaveKind: name(info[infoSlaveKind]), SlaveData: info[infoSlaveData]})
+			Data: info[infoData], Lower: intOf(a[unix.IFLA_LINK]), SlaveKind: name(info[infoSlaveKind]), SlaveData: info[infoSlaveData]})
 	}
 	for _, one := range []struct {
 		to      *[][]byte

@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -43,11 +45,20 @@ func (c *Capture) Pods(known []netip.Addr, most int) (list []Pod) {
 	return list
 }
 
-// Stray returns the faults of the bridges that CNI plugins make which keep all packets from their Pods, whatever rules and routes do. A
-// plugin gives the bridge the address of the Pods' gateway.
+// Stray returns the faults of links which keep all packets from Pods, whatever rules and routes do: a macvlan that takes all packets of an
+// uplink, and faults of the bridges that CNI plugins make. A plugin gives the bridge the address of the Pods' gateway.
 func (c *Capture) Stray(ipv4 bool) (list []string) {
+	for _, l := range c.Links {
+		const mode, passthru = 1, 8 // IFLA_MACVLAN_MODE, MACVLAN_MODE_PASSTHRU
+		if l.Kind != "macvlan" && l.Kind != "macvtap" || intOf(attributes(l.Data, mode)[mode]) != passthru {
+			continue
+		}
+		if lower := c.link(l.Lower); lower != nil && c.isUplink(lower) && bytes.Equal(lower.MAC, l.MAC) { // not of another namespace
+			list = append(list, fmt.Sprintf("%s gives all packets to %s, a %s in passthru mode", lower.Name, l.Name, l.Kind))
+		}
+	}
 	if slices.ContainsFunc(c.Links, func(l Link) bool { return l.Kind == "veth" && l.Master == 0 && c.leadsToPods(l.Index) }) {
-		return nil // Pods have links without a bridge, and the bridge may be that of a second network
+		return list // Pods have links without a bridge, and the bridge may be that of a second network
 	}
 	for _, l := range c.Links {
 		switch {
