@@ -66,8 +66,8 @@ func (r *Replica) loadSets(s *wire.Conn) error {
 	return nil
 }
 
-// nobody is a hardware address that no end has.
-var nobody = []byte{2, 0, 0, 0, 0, 1}
+// unused is a hardware address that no end has.
+var unused = []byte{2, 0, 0, 0, 0, 1}
 
 // loadRouting lets the copy forward, and removes the routing rules, routes, silent next hops and parts of tc that are left out now. It adds
 // those that were left out before. By a socket of IPsec it does so for policies.
@@ -91,7 +91,7 @@ func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool, ipsec bool) er
 		case PartRoute:
 			create, remove, messages = unix.RTM_NEWROUTE, unix.RTM_DELROUTE, [][]byte{r.routeMessage(p.Message)}
 		case PartNextHop:
-			message := neighbour(r.index[intOf(p.Message[4:8])], netip.MustParseAddr(p.To), nobody)
+			message := neighbour(r.index[intOf(p.Message[4:8])], netip.MustParseAddr(p.To), unused)
 			create, remove, messages = unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH, [][]byte{message}
 		case PartQdisc:
 			create, remove, messages = unix.RTM_NEWQDISC, unix.RTM_DELQDISC, r.traffic(p)
