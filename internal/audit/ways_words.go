@@ -26,7 +26,7 @@ func Describe(l *Loss) string {
 		}
 	case replica.PartNextHop:
 		where = fmt.Sprintf("the next hop %s on %s, which does not answer (`%s`),", l.Chain, l.Table, l.Rule)
-	case replica.PartQdisc, replica.PartFilter, replica.PartIPsec:
+	case replica.PartFilter, replica.PartIPsec:
 		where = fmt.Sprintf("`%s %s` (%s)", l.Kind, l.Chain, l.Table)
 	case replica.PartPolicy:
 		where = fmt.Sprintf("the policy DROP of chain %s of table %s", l.Chain, table(l))
@@ -95,7 +95,7 @@ func Remedy(l *Loss, lost []Flow) string {
 		return "look whether that machine is up and forwards these packets: `ip route show table all` names the route to it"
 	case replica.PartRoute:
 		return fmt.Sprintf("look at `ip route show table %s`: %s", l.Table, find)
-	case replica.PartQdisc, replica.PartFilter, replica.PartIPsec:
+	case replica.PartFilter, replica.PartIPsec:
 		return fmt.Sprintf("run `%s del %s`; %s", l.Kind, l.Chain, find)
 	case replica.PartPolicy:
 		return remedyOfPolicy(l, program)

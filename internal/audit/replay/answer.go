@@ -255,7 +255,7 @@ func newLoss(n *replica.Capture, part int) *Loss {
 	switch p.Kind {
 	case replica.PartRoutingRule:
 		l.Position = p.Priority
-	case replica.PartRoute, replica.PartNextHop, replica.PartQdisc, replica.PartFilter, replica.PartIPsec:
+	case replica.PartRoute, replica.PartNextHop, replica.PartFilter, replica.PartIPsec:
 		l.Chain = p.To
 	case replica.PartSysctl:
 		l.Chain, l.Rule = p.To, p.Table+" = "+n.Sysctls[string(p.Message)]

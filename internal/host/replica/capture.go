@@ -41,7 +41,7 @@ type Legacy struct {
 }
 
 // Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, a route, the
-// value of a sysctl, the silence of a next hop, a queueing discipline or a filter of tc, or a policy of IPsec.
+// value of a sysctl, the silence of a next hop, a filter of tc, or a policy of IPsec.
 type Part struct {
 	Kind     string // PartRule and so on
 	Legacy   bool
@@ -65,10 +65,9 @@ const (
 	PartPolicy      = "policy"
 	PartRoutingRule = "routing rule"
 	PartRoute       = "route"
-	PartSysctl      = "sysctl"   // Table is its name
-	PartNextHop     = "next hop" // that does not answer; Table is the link
-	PartQdisc       = "tc qdisc" // its kind and that of the next two is also the command that prints them; Table is their own kind
-	PartFilter      = "tc filter"
+	PartSysctl      = "sysctl"    // Table is its name
+	PartNextHop     = "next hop"  // that does not answer; Table is the link
+	PartFilter      = "tc filter" // which is, as the next one, also the command that prints them; Table is its own kind
 	PartIPsec       = "ip xfrm policy"
 )
 
@@ -86,7 +85,7 @@ func (p *Part) String() string {
 		return p.Table
 	case PartNextHop:
 		return fmt.Sprintf("next hop %s on %s", p.To, p.Table)
-	case PartQdisc, PartFilter, PartIPsec:
+	case PartFilter, PartIPsec:
 		return p.Kind + " " + p.To + " " + p.Table
 	case PartPolicy:
 		return fmt.Sprintf("%s family %d table %s: policy of chain %s", backend, p.Family, p.Table, p.Chain)

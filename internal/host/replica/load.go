@@ -93,8 +93,6 @@ func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool, ipsec bool) er
 		case PartNextHop:
 			message := neighbour(r.index[intOf(p.Message[4:8])], netip.MustParseAddr(p.To), unused)
 			create, remove, messages = unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH, [][]byte{message}
-		case PartQdisc:
-			create, remove, messages = unix.RTM_NEWQDISC, unix.RTM_DELQDISC, r.traffic(p)
 		case PartFilter:
 			create, remove, messages = unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER, r.traffic(p)
 		case PartIPsec:

@@ -14,27 +14,22 @@ import (
 	"nodegate/internal/host/wire"
 )
 
-// Of include/uapi/linux/rtnetlink.h and pkt_sched.h: the size of struct tcmsg, the parent of a link's queueing discipline, the handle and
-// the parent of clsact, and the parents of its filters.
-const sizeofTcmsg, root, clsact, clsactParent, ingress, egress = 20, 0xffffffff, 0xffff0000, 0xfffffff1, 0xfffffff2, 0xfffffff3
+// Of include/uapi/linux/rtnetlink.h and pkt_sched.h: the size of struct tcmsg, the handle and the parent of clsact, and the
+// parents of its filters.
+const sizeofTcmsg, clsact, clsactParent, ingress, egress = 20, 0xffff0000, 0xfffffff1, 0xfffffff2, 0xfffffff3
 
-// readTraffic reads netem and the filters of tc that see all packets of a link. It leaves out shapers and policing: all flows of the copy
-// come at once, and would wait too long where the node's do not.
+// readTraffic reads the filters of tc that see all packets of a link. It leaves out netem, shapers and policing: all flows of the copy come
+// at once, and would wait too long where the node's do not.
 func (c *Capture) readTraffic(s *wire.Conn) {
 	all, _ := s.Dump(unix.RTM_GETQDISC, make([]byte, sizeofTcmsg)) // a kernel may lack it
 	for _, m := range all {
 		a := attributes(m[sizeofTcmsg:], unix.TCA_OPTIONS)
 		kind, l := name(a[unix.TCA_KIND]), c.link(intOf(m[4:8]))
-		switch {
-		case l == nil:
-		case kind == "netem" && binary.NativeEndian.Uint32(m[12:]) == root:
-			c.Parts = append(c.Parts, Part{Kind: PartQdisc, Table: kind, To: fmt.Sprintf("dev %s root", l.Name), Entries: [][]byte{
-				trafficMessage(l.Index, binary.NativeEndian.Uint32(m[8:]), root, 0, kind, withoutDelay(a[unix.TCA_OPTIONS]))}})
-		case kind == "ingress" || kind == "clsact":
+		if l != nil && (kind == "ingress" || kind == "clsact") {
 			c.readFiltersOf(s, l, ingress, "ingress")
-			if kind == "clsact" {
-				c.readFiltersOf(s, l, egress, "egress")
-			}
+		}
+		if l != nil && kind == "clsact" {
+			c.readFiltersOf(s, l, egress, "egress")
 		}
 	}
 }
@@ -45,16 +40,6 @@ func trafficMessage(link int, handle, parent, info uint32, kind string, options 
 		binary.NativeEndian.PutUint32(head[at:], value)
 	}
 	return slices.Concat(head, text(unix.TCA_KIND, kind), attribute(unix.TCA_OPTIONS|unix.NLA_F_NESTED, options))
-}
-
-// withoutDelay returns the options of netem (struct tc_netem_qopt and attributes) that decide whether a packet is lost.
-func withoutDelay(options []byte) []byte {
-	const size, latency, jitter = 24, 0, 20
-	out := bytes.Clone(options[:size])
-	clear(out[latency : latency+4])
-	clear(out[jitter:])
-	const correlation, loss = 1, 5 // TCA_NETEM_CORR, TCA_NETEM_LOSS
-	return append(out, filter(options[size:], func(kind int) bool { return kind == correlation || kind == loss })...)
 }
 
 // readFiltersOf reads filters, up to the first one that cannot be copied, such as eBPF: it may decide before the others.
