@@ -13,21 +13,23 @@ import (
 // TestExcuse: a kube-proxy that does not answer is not to blame if a rule may drop the audit's own query, or the answer.
 func TestExcuse(t *testing.T) {
 	const hung, absent, silent = "kubeproxy.process.hung", "kubeproxy.process.absent", "kubeproxy.process.silent"
-	const loss = `{"losses": [{"kind": "rule", "family": "ip", "table": "filter", "chain": "INPUT", "rule": "-A INPUT -i lo -j DROP", "flows": [
+	const loss = `{"losses": [{"kind": "CAUSE", "family": "ip", "table": "filter", "chain": "INPUT", "rule": "-A INPUT -i lo -j DROP", "flows": [
 		{"name": "the node to kube-proxy", "kind": "KIND", "node": true, "to": "127.0.0.1:10256", "sent": 1, "lost": LOST}]}]}`
-	for _, c := range []struct{ process, kind, lost, want, by string }{
-		{"kube-proxy", "", "", hung, "kill -ABRT"},
-		{"kube-proxy", ToPage, "1", silent, "-I INPUT"},
-		{"kube-proxy", ToPage, "0", hung, ""},
-		{"kube-proxy", ToOutside, "1", hung, ""},
-		{"bash", "", "", absent, ""},
-		{"bash", ToPage, "1", silent, "-I INPUT"},
+	for _, c := range []struct{ process, cause, kind, lost, want, by string }{
+		{"kube-proxy", "rule", "", "", hung, "kill -ABRT"},
+		{"kube-proxy", "rule", ToPage, "1", silent, "-I INPUT"},
+		{"kube-proxy", "rule", ToPage, "0", hung, ""},
+		{"kube-proxy", "rule", ToOutside, "1", hung, ""},
+		{"bash", "rule", "", "", absent, ""},
+		{"kube-proxy", "", ToPage, "1", silent, "ip rule"},
+		{"bash", "", ToPage, "1", absent, ""},
+		{"bash", "rule", ToPage, "1", silent, "-I INPUT"},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7",
 			"/proc/7/cmdline": c.process + "\x00", "/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
 			"/proc/self/ns/pid": "-> pid:[4026531836]"}}
 		if c.kind != "" {
-			m.Packets = strings.NewReplacer("KIND", c.kind, "LOST", c.lost).Replace(loss)
+			m.Packets = strings.NewReplacer("CAUSE", c.cause, "KIND", c.kind, "LOST", c.lost).Replace(loss)
 		}
 		n := NewMachine(m.Host())
 		n.Presence.Get = func(context.Context, string) ([]byte, int, error) { return nil, 0, context.DeadlineExceeded }

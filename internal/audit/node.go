@@ -111,7 +111,7 @@ func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Fin
 		if !strings.HasPrefix(f.Name, "kubeproxy.process.") || f.Name == "kubeproxy.process.stopped" || err != nil {
 			continue
 		}
-		if does, remedy, lost := n.losesPage(ctx, page); lost {
+		if does, remedy, lost := n.losesPage(ctx, page, f.Name == "kubeproxy.process.hung"); lost {
 			*f = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.process.silent", Remedy: remedy,
 				Message: f.Message + "; it may not have received this query: " + does})
 		}

@@ -79,15 +79,16 @@ func untried(err error) string {
 	return fmt.Sprintf("other programs' rules and routes were not tried: %v", err)
 }
 
-// losesPage describes what may lose the audit's own query to a page of kube-proxy.
-func (n *Machine) losesPage(ctx context.Context, page netip.AddrPort) (does, remedy string, lost bool) {
+// losesPage describes what may lose the audit's own query to a page of kube-proxy, also if that is not known. If a program listens there,
+// several rules may lose it, none of which is the cause alone.
+func (n *Machine) losesPage(ctx context.Context, page netip.AddrPort, listens bool) (does, remedy string, lost bool) {
 	a, err := ask(ctx, n.Host, replay.Question{Cluster: replay.Cluster{Page: page}})
 	if err != nil {
-		return "", "", false
+		return untried(err), "", ctx.Err() != nil
 	}
 	for i := range a.Losses {
 		l := &a.Losses[i]
-		if l.Kind != "" && slices.ContainsFunc(l.Flows, func(f Flow) bool { return f.Kind == replay.ToPage && f.Lost > 0 }) {
+		if (l.Kind != "" || listens) && slices.ContainsFunc(l.Flows, func(f Flow) bool { return f.Kind == replay.ToPage && f.Lost > 0 }) {
 			return Describe(l), Remedy(l, l.Flows), true
 		}
 	}

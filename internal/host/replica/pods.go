@@ -15,7 +15,10 @@ import (
 func (c *Capture) Pods(known []netip.Addr, most int) (list []Pod) {
 	mac := map[netip.Addr]string{}
 	for _, n := range c.Neighbours {
-		if !n.Bridge && c.leadsToPods(n.Link) && !n.Address.IsLinkLocalUnicast() {
+		if n.Bridge || !c.leadsToPods(n.Link) || n.Address.IsLinkLocalUnicast() {
+			continue
+		}
+		if m := c.route(n.Address, func([]byte, int) bool { return true }); m != nil && linkOfRoute(m) == n.Link { // not only an ARP request
 			mac[n.Address] = n.MAC.String()
 		}
 	}
