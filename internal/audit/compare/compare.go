@@ -39,7 +39,7 @@ type differ struct {
 	list   []Difference
 	counts map[string]*[3]int // of the second pass, by shape: wanted, missing, extra
 	kinds  map[string]int     // places of each kind
-	unsure bool               // some rule has a shape that is not known
+	unsure int                // places with a rule whose shape is not known
 	other  int                // base chains of another form
 }
 
@@ -107,7 +107,9 @@ func (d *differ) isKnown(r *rule, key func(string) string) bool {
 // packets from the rules behind it, if it is an altered missing rule, or if most other Services lack it.
 func (d *differ) judge() (list []Difference, unknown []string) {
 	for _, u := range d.list {
-		d.unsure = d.unsure || slices.ContainsFunc(u.extra, func(r rule) bool { return !d.isKnown(&r, strings.Clone) })
+		if slices.ContainsFunc(u.extra, func(r rule) bool { return !d.isKnown(&r, strings.Clone) }) {
+			d.unsure++
+		}
 	}
 	for i := range d.list {
 		u := &d.list[i]
@@ -153,7 +155,8 @@ func (u *Difference) setChain(c *ruleset.Chain) {
 func (d *differ) isFault(u *Difference, r *rule) bool {
 	words := strings.Fields(r.text)
 	n := d.counts[anyNumber(r.shape)]
-	few := n == nil || 2*n[2] <= max(d.kinds[u.kind], 2)
+	// A form that is not known changes more than one place.
+	few := n == nil || 2*n[2] <= d.kinds[u.kind] || d.unsure == 1
 	gone := func(missing rule) bool { // no chain has a rule of its shape, which is another
 		n := d.counts[missing.shape]
 		return n != nil && n[0] == n[1] && anyNumber(missing.shape) != anyNumber(r.shape)
@@ -165,7 +168,7 @@ func (d *differ) isFault(u *Difference, r *rule) bool {
 			r.text == strings.TrimSuffix(missing.text, " fully-random")+" random" ||
 			u.Own && d.stands(&missing)
 	}
-	return !d.unsure || r.takes || d.isKnown(r, anyNumber) && !slices.ContainsFunc(u.missing, gone) ||
+	return d.unsure == 0 || r.takes || d.isKnown(r, anyNumber) && !slices.ContainsFunc(u.missing, gone) ||
 		slices.ContainsFunc(u.missing, altered) || u.missing == nil && u.Own && few
 }
 

@@ -15,14 +15,14 @@ import (
 // NFTForm is what some releases write differently.
 type NFTForm struct {
 	Min, Max int  // minor versions
-	Early    bool // until 1.33: other filter chains
+	Early    bool // until a patch release of 1.33: other filter chains
 	Inline   bool // from 1.36: rules set the mark themselves, and translate without chains of endpoints
 	Single   bool // from 1.37: a single endpoint needs no choice
 }
 
 // NFTForms returns the forms that are known, oldest first.
 func NFTForms() []NFTForm {
-	return []NFTForm{{Min: 30, Max: 33, Early: true}, {Min: 34, Max: 35}, {Min: 36, Max: 36, Inline: true},
+	return []NFTForm{{Min: 30, Max: 33, Early: true}, {Min: 33, Max: 35}, {Min: 36, Max: 36, Inline: true},
 		{Min: 37, Max: 37, Inline: true, Single: true}}
 }
 

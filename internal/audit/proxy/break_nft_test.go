@@ -222,13 +222,13 @@ func TestNFTLeftovers(t *testing.T) {
 		what, file, version, want string
 		edits                     []edit
 	}{
-		{"1.36, back to 1.35", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{hairpins}},
-		{"1.36, back to 1.35, and then broken", "nft-list-ruleset.json", "1.34 to 1.35", "kubeproxy.chain.damaged",
+		{"1.36, back to 1.35", "nft-list-ruleset.json", "1.33 to 1.35", "", []edit{hairpins}},
+		{"1.36, back to 1.35, and then broken", "nft-list-ruleset.json", "1.33 to 1.35", "kubeproxy.chain.damaged",
 			[]edit{hairpins, del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
 		{"1.35, and another mark with 1.36", "nft-1.36-form.json", "1.36 to 1.37", "", []edit{mark, chain("mark-for-masquerade", "")}},
 		{"1.34, back to 1.33", "nft-list-ruleset.json", "1.30 to 1.33", "", append(slices.Clone(until33),
 			chain("filter-prerouting-pre-dnat", `, "type": "filter", "hook": "prerouting", "prio": -110, "policy": "accept"`))},
-		{"1.33, and then 1.34", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{
+		{"1.33, and then 1.34", "nft-list-ruleset.json", "1.33 to 1.35", "", []edit{
 			chain("filter-prerouting", `, "type": "filter", "hook": "prerouting", "prio": -110, "policy": "accept"`)}},
 	} {
 		t.Run(b.what, func(t *testing.T) {

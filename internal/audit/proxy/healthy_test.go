@@ -34,7 +34,7 @@ func TestHealthy(t *testing.T) {
 	liberal := false
 	for _, r := range []struct{ name, text, mode, version string }{
 		{"iptables", readFile(t, "iptables-save.txt"), "iptables", "1.31 to 1.37"},
-		{"nftables", readFile(t, "nft-list-ruleset.json"), "nftables", "1.34 to 1.35"},
+		{"nftables", readFile(t, "nft-list-ruleset.json"), "nftables", "1.33 to 1.35"},
 	} {
 		rs := mustParse(t, r.text)
 		for _, o := range []Options{
