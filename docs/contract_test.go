@@ -41,7 +41,6 @@ func TestContract(t *testing.T) {
 		{"check passing", "check --policy panic.hcl --snapshot broken.json"},
 		{"check warning", "check --policy warn.hcl --snapshot broken.json"},
 		{"check unknown", "check --policy other.hcl --snapshot broken.json"},
-		{"check unknown npd", "check --policy other.hcl --snapshot broken.json --format npd"},
 		{"check no snapshot", "check --snapshot node.hcl"},
 		{"check wrong flag", "check --polcy x"},
 		{"plan in a tree", "plan --root . --policy panic.hcl"},

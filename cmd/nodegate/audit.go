@@ -85,7 +85,7 @@ do not count.`,
 		"a Pod's NAMESPACE/NAME) through a copy of this node's network")
 	f.StringVar(&o.audited.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.audited.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
-	o.formatFlags(c, "text", "json", "junit", "prometheus", "npd")
+	o.formatFlags(c, "text", "json", "junit", "prometheus")
 	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")

@@ -83,7 +83,7 @@ func (o *policyInput) factFlag(c *cobra.Command) {
 
 func (o *checkRun) reportFlags(c *cobra.Command) {
 	o.stageFlag(c)
-	o.formatFlags(c, "text", "json", "junit", "prometheus", "npd")
+	o.formatFlags(c, "text", "json", "junit", "prometheus")
 	o.quietFlag(c)
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list the checks that pass, with evidence")

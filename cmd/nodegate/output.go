@@ -159,16 +159,6 @@ func (o *outputs) paint(stdout io.Writer) report.Paint {
 func (o *checkRun) report(c *cobra.Command, h *host.Host, run runner) error {
 	write := report.Renderer(o.format, o.paint(c.OutOrStdout()), o.verbose)
 	p, found, err := o.examine(c, h, run)
-	if err != nil && o.format == "npd" { // node-problem-detector reads only standard output
-		why := err.Error()
-		switch {
-		case c.Context().Err() != nil:
-			why = "interrupted"
-		case errors.As(err, new(exit)):
-			why = "the policy has mistakes; run `nodegate lint`"
-		}
-		err = errors.Join(err, o.write(c.OutOrStdout(), func(w io.Writer) error { return report.NotChecked(w, why) }))
-	}
 	if err != nil {
 		return err
 	}
@@ -201,9 +191,6 @@ func (o *checkRun) report(c *cobra.Command, h *host.Host, run runner) error {
 			}
 		}
 	}
-	if o.format == "npd" && r.Verdict == verdict.Unknown {
-		return exit(npdUnknown)
-	}
 	return exitCode(r.Verdict)
 }
 
@@ -211,10 +198,6 @@ func (o *checkRun) report(c *cobra.Command, h *host.Host, run runner) error {
 func (o *checkRun) isNamedAndSkipped(res report.Result) bool {
 	return res.Verdict == verdict.Skipped && slices.Contains(o.names, res.Name)
 }
-
-// npdUnknown is the exit status by which a custom plugin of node-problem-detector
-// reports unknown.
-const npdUnknown = 2
 
 func (o *outputs) write(stdout io.Writer, render func(io.Writer) error) error {
 	switch {

@@ -197,7 +197,7 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 		}
 		return out
 	}
-	tree(dir+"/policy.hcl", "check -f text -v", "check -f json", "check -f junit", "check -f prometheus", "check -f npd", "plan", "snapshot",
+	tree(dir+"/policy.hcl", "check -f text -v", "check -f json", "check -f junit", "check -f prometheus", "plan", "snapshot",
 		"snapshot --show")
 	for _, stage := range []string{"image", "boot", "run", "all"} {
 		for verb, want := range map[string]string{"snapshot": `"kind": "Snapshot"`, "check -f json": `"results": \[`, "plan": "wants|unknown"} {
@@ -248,9 +248,6 @@ func (t *secretsTest) exits(where, call string, code int, out string) {
 	verb, _, _ := strings.Cut(call, " ")
 	want := map[string][]int{"snapshot": {0}, "check": {1, exitUnknown}, "plan": {0, 1, exitUnknown}, "gate": {1}, "apply": {1, exitUnknown},
 		"audit": {exitUnknown}, "watch": {0}}[verb]
-	if strings.HasSuffix(call, "-f npd") {
-		want = []int{1, npdUnknown}
-	}
 	if !slices.Contains(want, code) || strings.Contains(out, "goroutine ") || strings.TrimSpace(out) == "" {
 		t.Errorf("%s: nodegate %s: exit status %d, want %d: %.500s", where, call, code, want, out)
 	}

@@ -85,7 +85,7 @@ func (r *secretsRun) recorded() {
 // reports searches a report in every format.
 func (r *secretsRun) reports(of string, document report.Report) {
 	r.t.Helper()
-	for _, format := range []string{"text", "json", "junit", "prometheus", "npd"} {
+	for _, format := range []string{"text", "json", "junit", "prometheus"} {
 		write := report.Renderer(format, report.Plain, true)
 		r.search(of+"check "+format, func(b *bytes.Buffer) error { return write(b, document) })
 	}

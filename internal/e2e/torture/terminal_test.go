@@ -69,7 +69,7 @@ func TestTerminal(t *testing.T) {
 		{"export", "sysctl.d"}, {"export", hostile},
 		{"probe", "service", hostile + ":80"}, {"preview", "/srv/report.json"}, {"check", "--var", hostile + "=1"},
 	}
-	for _, format := range []string{"text", "json", "junit", "prometheus", "npd"} {
+	for _, format := range []string{"text", "json", "junit", "prometheus"} {
 		runs = append(runs, []string{"check", "--stage", "all", "--timeout", "5s", "--format", format})
 	}
 	for _, format := range []string{"text", "json"} {

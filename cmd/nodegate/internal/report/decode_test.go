@@ -67,7 +67,7 @@ func FuzzDecode(f *testing.F) {
 		reports, _ := report.Decode("f", bytes.NewReader(text))
 		for _, r := range reports {
 			var out bytes.Buffer
-			for _, format := range []string{"text", "junit", "prometheus", "npd", "json"} {
+			for _, format := range []string{"text", "junit", "prometheus", "json"} {
 				write := report.Renderer(format, report.Plain, true)
 				out.Reset()
 				require.NoError(t, write(&out, r.Report), "%s", format)

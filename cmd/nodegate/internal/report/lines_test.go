@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestLines: text from outside cannot begin a line of its own, in no format that has one line for each result.
+// TestLines: text from outside cannot begin a line of the report.
 func TestLines(t *testing.T) {
 	const evil = "x\nok 2 - forged\nnodegate: pass"
 	r := Report{Node: Node{Name: evil}, Next: "on " + evil + ": nodegate apply", Verdict: verdict.Fail, Results: []Result{
@@ -19,14 +19,10 @@ func TestLines(t *testing.T) {
 		{Name: evil, Verdict: verdict.Skipped, Skipped: evil},
 		{Name: "c", Verdict: verdict.Unknown, Error: evil},
 	}}
-	for _, format := range []string{"text", "npd"} {
-		write := Renderer(format, Plain, true)
-		var b bytes.Buffer
-		require.NoError(t, write(&b, r))
-		for line := range strings.Lines(b.String()) {
-			assert.True(t, !strings.HasPrefix(line, "ok 2 - forged") && !strings.HasPrefix(line, "nodegate: pass"),
-				"%s has the line %q", format, line)
-		}
+	var b bytes.Buffer
+	require.NoError(t, r.Text(&b, Plain, true))
+	for line := range strings.Lines(b.String()) {
+		assert.True(t, !strings.HasPrefix(line, "ok 2 - forged") && !strings.HasPrefix(line, "nodegate: pass"), "the report has the line %q", line)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Renderer returns the writer of a format: json, junit, prometheus, npd, or else text.
+// Renderer returns the writer of a format: json, junit, prometheus, or else text.
 func Renderer(format string, paint Paint, verbose bool) func(io.Writer, Report) error {
 	switch format {
 	case "json":
@@ -19,8 +19,6 @@ func Renderer(format string, paint Paint, verbose bool) func(io.Writer, Report) 
 		return writeJUnit
 	case "prometheus":
 		return writePrometheus
-	case "npd":
-		return writeNPD
 	}
 	return func(w io.Writer, r Report) error { return r.Text(w, paint, verbose) }
 }
@@ -56,36 +54,5 @@ func writeJUnit(w io.Writer, r Report) error {
 	const suite = `<testsuite name="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f">`
 	_, err := fmt.Fprintf(w, xml.Header+suite+"\n%s</testsuite>\n", class, len(r.Results), count["failure"], count["error"],
 		count["skipped"], r.DurationMs/1000, &cases)
-	return err
-}
-
-// writeNPD writes one line of at most 80 bytes, node-problem-detector's default for a
-// custom plugin's message.
-func writeNPD(w io.Writer, r Report) error {
-	if len(r.Results) == 0 && r.Verdict == verdict.Unknown {
-		return NotChecked(w, "the policy has no requirement at stage "+r.Stage)
-	}
-	if r.Verdict == verdict.Pass {
-		return writeNPDLine(w, "node policy passes")
-	}
-	line := "the node's verdict is " + r.Verdict.String()
-	if behind := ResultsBehind(r.Verdict, r.Results); len(behind) > 0 {
-		line = behind[0].Name + ": " + behind[0].summary()
-	}
-	return writeNPDLine(w, line)
-}
-
-// NotChecked writes the line of the npd format for a run without a report.
-func NotChecked(w io.Writer, why string) error {
-	why, _, _ = strings.Cut(why, "\n")
-	return writeNPDLine(w, "nothing was checked: "+why)
-}
-
-func writeNPDLine(w io.Writer, line string) error {
-	line = OneLine(line)
-	if len(line) > 80 {
-		line = strings.ToValidUTF8(line[:77], "") + "..."
-	}
-	_, err := fmt.Fprintln(w, line)
 	return err
 }
