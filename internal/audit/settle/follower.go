@@ -59,7 +59,7 @@ const (
 // Services of ten endpoints, of which five change each second, a round uses 0.6 s (nftables) to 1.4 s (iptables), and watch less than half
 // of kube-proxy's processor time.
 func restAfter(used time.Duration) time.Duration {
-	return min(125*used, max(20*time.Second, 45*used), 30*time.Second)
+	return min(125*used, max(20*time.Second, 55*used), 30*time.Second)
 }
 
 // follower is the state of one Follow.
