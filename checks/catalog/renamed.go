@@ -22,6 +22,7 @@ func Renamed() map[string]string {
 // Dropped maps the name of each check that has gone to the reason. A policy that names one loads, with a warning.
 func Dropped() map[string]string {
 	dropped := map[string]string{
+		"cgroup.version":           "kubelet.cgroup-v1 fails where kubelet refuses cgroup v1",
 		"bridge.netfilter-ipv6":    "the kernel logs \"Module ipv6 is disabled, so call_ip6tables is not supported\"",
 		"kubelet.shutdown-grace":   "kubelet logs \"waiting for logind InhibitDelayMaxSec to update\"",
 		"ipset.revision":           "the log of calico-node names the set",

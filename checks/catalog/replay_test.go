@@ -35,7 +35,7 @@ func TestProblemsReplay(t *testing.T) {
 	for _, name := range []string{
 		"sysctl.who-wins", "link.mac-address-policy", "networkd.foreign-routes", "networkmanager.cni-links", "nm-cloud-setup", "firewalld",
 		"ip-forward.writers",
-		"rp-filter.effective", "kubelet.protect-kernel-defaults", "swap", "cgroup.version", "nodeport.overlap", "inotify.limits", "ipvs.settings",
+		"rp-filter.effective", "kubelet.protect-kernel-defaults", "swap", "nodeport.overlap", "inotify.limits", "ipvs.settings",
 		"neighbour.table",
 	} {
 		text += "check \"" + name + "\" {}\n"
@@ -53,7 +53,6 @@ pass nm-cloud-setup
 warn firewalld: want off, got firewalld.service is active, enabled
 skipped kubelet.protect-kernel-defaults: kubelet's protectKernelDefaults is off: it writes the six parameters itself
 fail swap: want no swap, or failSwapOn false, got swap on /dev/sda2
-pass cgroup.version
 warn inotify.limits: want max_user_watches>=524288 max_user_instances>=512, got max_user_watches=1 max_user_instances=1
 warn rp-filter.effective: want 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs, got flannel.1=1
 warn link.mac-address-policy: want no persistent MAC address on CNI links, got persistent for flannel.1 vxlan.calico veth* cali* eni*

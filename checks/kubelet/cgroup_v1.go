@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -17,7 +19,7 @@ func cgroupV1() checks.Problem {
 		Symptom: "After an upgrade to 1.35 kubelet restarts forever: \"kubelet is configured to not run on a host using cgroup v1\".",
 		How: "/sys/fs/cgroup is not of type cgroup2, and one of these is true: kubelet is 1.35 or later and its configuration does not set " +
 			"failCgroupV1: false; failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which kubelet 1.30 and later refuses on cgroup " +
-			"v1. On cgroup v1 the check runs `kubelet --version`. cgroup.version warns about older kubelets.",
+			"v1. On cgroup v1 the check runs `kubelet --version`.",
 		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or, if the kernel has memory and cpuset " +
 			"for cgroup v1, set failCgroupV1: false",
 		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2. failCgroupV1: false only postpones the migration.",
@@ -58,4 +60,22 @@ func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			"memorySwap.swapBehavior: NoSwap")
 	}
 	return s, err
+}
+
+// cgroupMount returns the type of the file system at /sys/fs/cgroup.
+func cgroupMount(h *host.Host) (string, error) {
+	text, err := h.Text("/proc/mounts")
+	if err != nil {
+		return "", fmt.Errorf("finding the cgroup mount: %w", err)
+	}
+	mounted := ""
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) >= 3 && f[1] == "/sys/fs/cgroup" {
+			mounted = f[2] // the last of several mounts is the visible one
+		}
+	}
+	if mounted == "" {
+		return "", errors.New("/proc/mounts lists no mount at /sys/fs/cgroup")
+	}
+	return mounted, nil
 }

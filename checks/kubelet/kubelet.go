@@ -15,7 +15,6 @@ func Problems() []checks.Problem {
 		facts(),
 		protectKernelDefaults(),
 		swap(),
-		cgroupVersion(),
 		inotifyLimits(),
 		runtime(),
 		ports(),

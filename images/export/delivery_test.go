@@ -26,7 +26,7 @@ func TestFileNames(t *testing.T) {
 func TestPath(t *testing.T) {
 	for name, d := range deliveries() {
 		d.Path = "/opt/bin/nodegate"
-		for _, format := range []string{"kops", "cloud-init", "ignition", "butane", "kubeadm"} {
+		for _, format := range []string{"kops", "cloud-init", "ignition", "kubeadm"} {
 			in := loadInput(t, testPolicy, d)
 			if text := string(writeFormat(t, format, in).Text); strings.Contains(text, units.Binary) || format != "ignition" &&
 				!strings.Contains(text, d.Path) {

@@ -70,7 +70,6 @@ func Formats() []Format {
 	return []Format{
 		{"kops", "hooks, fileAssets and sysctlParameters of a kops Cluster or InstanceGroup", Anyhow, false, writeKops},
 		{"cloud-init", "cloud-init user data", Anyhow, false, cloudInit},
-		{"butane", "Butane configuration (Fedora CoreOS)", Anyhow, false, butane},
 		{"ignition", "Ignition configuration, spec 3.3.0", Anyhow, false, ignition},
 		{"kubeadm", "KubeadmConfig of Cluster API", Anyhow, false, clusterAPI},
 		{"daemonset", "kustomize base of a DaemonSet, for nodes that already run", AnImage, true, daemonSet},
@@ -137,10 +136,9 @@ func (f Format) Write(in Input) (Result, error) {
 		return Result{}, fmt.Errorf("%s needs the container image of nodegate: --image REF@sha256:DIGEST", f.Name)
 	case f.Needs == AnImage && in.Delivery.Path != "":
 		return Result{}, fmt.Errorf("%s runs install, which chooses the path itself: remove --path", f.Name)
-	case in.Delivery.isExtension() && f.Name != "butane" && f.Name != "ignition":
-		return Result{}, fmt.Errorf("%s is a system extension, which only butane and ignition can deliver; %s needs the URL of the binary",
-			in.Delivery.URL,
-			f.Name)
+	case in.Delivery.isExtension() && f.Name != "ignition":
+		return Result{}, fmt.Errorf("%s is a system extension, which only ignition can deliver; %s needs the URL of the binary",
+			in.Delivery.URL, f.Name)
 	case in.APIVersion != "" && f.Name != "kubeadm":
 		return Result{}, fmt.Errorf("--api-version works only with kubeadm, not with %s", f.Name)
 	}

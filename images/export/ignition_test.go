@@ -35,7 +35,7 @@ func TestExtension(t *testing.T) {
 	for _, f := range Formats() {
 		in := loadInput(t, testPolicy, d)
 		r, err := f.Write(in)
-		if f.Name != "butane" && f.Name != "ignition" {
+		if f.Name != "ignition" {
 			assert.True(t, err != nil, "%s accepts a system extension as the binary", f.Name)
 			continue
 		}
@@ -45,9 +45,6 @@ func TestExtension(t *testing.T) {
 			t.Errorf("%s:\n%s", f.Name, text)
 		}
 		file := t.TempDir() + "/config.ign"
-		if f.Name == "butane" {
-			continue
-		}
 		require.NoError(t, os.WriteFile(file, r.Text, 0o600))
 		if out, err := exec.CommandContext(t.Context(), "ignition-validate", file).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%v\n%s", err, out)
@@ -58,39 +55,6 @@ func TestExtension(t *testing.T) {
 			c.Storage.Files[0].Mode != 0o644 {
 			t.Errorf("%+v", c.Storage.Files[0])
 		}
-	}
-}
-
-// TestButaneIsTheSame: the Butane export equals the validated Ignition export field by field. Butane
-// renames none of these fields, and turns inline into a data URL.
-func TestButaneIsTheSame(t *testing.T) {
-	for name, d := range deliveries() {
-		in := loadInput(t, testPolicy, d)
-		var b struct {
-			Variant, Version string
-			Storage, Systemd any
-		}
-		decodeYAML(t, writeFormat(t, "butane", in).Text, &b)
-		if b.Variant != "fcos" || b.Version != "1.4.0" {
-			t.Errorf("%s %s: 1.4.0 of fcos is Ignition's %s", b.Variant, b.Version, ignitionVersion)
-		}
-		files := b.Storage.(map[string]any)["files"].([]any)
-		for _, f := range files {
-			contents := f.(map[string]any)["contents"].(map[string]any)
-			if text, ok := contents["inline"].(string); ok {
-				delete(contents, "inline")
-				contents["source"] = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(text))
-				contents["verification"] = map[string]any{}
-			}
-		}
-		var want struct{ Storage, Systemd any }
-		require.NoError(t, json.Unmarshal(writeFormat(t, "ignition", in).Text, &want))
-		got, err := json.Marshal(map[string]any{"Storage": b.Storage, "Systemd": b.Systemd})
-		require.NoError(t, err)
-		var have struct{ Storage, Systemd any }
-		require.NoError(t, json.Unmarshal(got, &have))
-		replace := func(s string) string { return strings.ReplaceAll(s, "export butane", "export ignition") }
-		assert.Diff(t, mapStrings(have, replace), mapStrings(want, replace), "%s", name)
 	}
 }
 

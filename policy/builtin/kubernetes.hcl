@@ -113,7 +113,6 @@ check "nm-cloud-setup" {}
 check "firewalld" {}
 check "rp-filter.effective" {}
 check "swap" {}
-check "cgroup.version" {}
 check "kubelet.runtime" {}
 check "kubelet.ports" {}
 check "kubelet.config" {}

@@ -111,7 +111,7 @@ sysctl.net.ipv4.ip_forward
     38  pass       1
      2  unknown    reading sysctl: permission denied  ip-10-0-0-3, ip-10-0-0-9
 
-cgroup.version
+kubelet.cgroup-v1
     40  warn       v1
         do        boot with cgroup v2
 

@@ -76,7 +76,7 @@ func farm(t testing.TB, nodes, checks int) []string {
 			forward = result{"name": "sysctl.net.ipv4.ip_forward", "verdict": "unknown", "severity": "block",
 				"error": "reading sysctl: permission denied"}
 		}
-		swap := result{"name": "cgroup.version", "verdict": "warn", "severity": "warn", "got": "v1", "remedy": "boot with cgroup v2"}
+		swap := result{"name": "kubelet.cgroup-v1", "verdict": "warn", "severity": "warn", "got": "v1", "remedy": "boot with cgroup v2"}
 		results := []result{module, call, call6, backlog, forward, swap, pass("conntrack.headroom", fmt.Sprintf("%d of 262144", 100+n))}
 		for c := len(results); c < checks; c++ {
 			results = append(results, pass(fmt.Sprintf("sysctl.filler.%d", c), "1"))

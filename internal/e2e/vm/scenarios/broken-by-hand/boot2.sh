@@ -3,5 +3,4 @@ first_start
 within 120 settled
 systemctl stop nodegate-watch.service
 echo 65536 >/sys/module/nf_conntrack/parameters/hashsize
-broken run 'cgroup.version' '' 'true' 'true'
 no_mistakes
