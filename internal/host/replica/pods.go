@@ -49,8 +49,9 @@ func (c *Capture) Pods(known []netip.Addr, most int) (list []Pod) {
 }
 
 // Stray returns the faults of links which keep all packets from Pods, whatever rules and routes do: a macvlan that takes all packets of an
-// uplink, and faults of the bridges that CNI plugins make. A plugin gives the bridge the address of the Pods' gateway.
-func (c *Capture) Stray(ipv4 bool) (list []string) {
+// uplink, and faults of the bridges that CNI plugins make, in the families of Services. A plugin gives the bridge the address of the Pods'
+// gateway.
+func (c *Capture) Stray(serves func(is6 bool) bool) (list []string) {
 	for _, l := range c.Links {
 		const mode, passthru = 1, 8 // IFLA_MACVLAN_MODE, MACVLAN_MODE_PASSTHRU
 		if l.Kind != "macvlan" && l.Kind != "macvtap" || intOf(attributes(l.Data, mode)[mode]) != passthru {
@@ -68,7 +69,9 @@ func (c *Capture) Stray(ipv4 bool) (list []string) {
 		case !slices.Contains([]string{"cni0", "cbr0", "kube-bridge"}, l.Name) || !c.leadsToPods(l.Index):
 		case !l.Up:
 			list = append(list, l.Name+" is down")
-		case ipv4 && !slices.ContainsFunc(c.addressesOf(l.Index), func(a address) bool { return a.prefix.Addr().Is4() }):
+		case serves(true) && c.Sysctls["net/ipv6/conf/"+l.Name+"/disable_ipv6"] == "1":
+			list = append(list, "net.ipv6.conf."+l.Name+".disable_ipv6 = 1 keeps IPv6 from its Pods")
+		case serves(false) && !slices.ContainsFunc(c.addressesOf(l.Index), func(a address) bool { return a.prefix.Addr().Is4() }):
 			list = append(list, l.Name+" has no IPv4 address, which is the gateway of its Pods")
 		}
 	}
