@@ -1,7 +1,6 @@
 package export
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -56,36 +55,6 @@ func TestExtension(t *testing.T) {
 			t.Errorf("%+v", c.Storage.Files[0])
 		}
 	}
-}
-
-// mapStrings decodes data URLs, and applies a function to every string.
-func mapStrings(v any, f func(string) string) any {
-	raw, _ := json.Marshal(v)
-	var again any
-	_ = json.Unmarshal(raw, &again)
-	var walk func(any) any
-	walk = func(v any) any {
-		switch v := v.(type) {
-		case map[string]any:
-			for k := range v {
-				v[k] = walk(v[k])
-			}
-		case []any:
-			for i := range v {
-				v[i] = walk(v[i])
-			}
-		case string:
-			if data, ok := strings.CutPrefix(v, "data:;base64,"); ok {
-				text, err := base64.StdEncoding.DecodeString(data)
-				if err == nil {
-					v = string(text)
-				}
-			}
-			return f(v)
-		}
-		return v
-	}
-	return walk(again)
 }
 
 // TestIgnitionFetches: Ignition itself fetches and verifies the binary, so there is no unit of ours for that.

@@ -80,7 +80,7 @@ func untried(err error) string {
 }
 
 // losesPage describes what may lose the audit's own query to a page of kube-proxy, also if that is not known. If a program listens there,
-// several rules may lose it, none of which is the cause alone.
+// several rules may lose it, and none alone is the cause.
 func (n *Machine) losesPage(ctx context.Context, page netip.AddrPort, listens bool) (does, remedy string, lost bool) {
 	a, err := ask(ctx, n.Host, replay.Question{Cluster: replay.Cluster{Page: page}})
 	if err != nil {

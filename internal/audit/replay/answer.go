@@ -74,7 +74,8 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 	everything := q.Sender == "" && !q.Cluster.Page.IsValid()
 	if everything {
 		a.Stray = n.Stray(func(is6 bool) bool {
-			return slices.ContainsFunc(q.Cluster.Services, func(s Service) bool { return len(s.Addresses) > 0 && s.Addresses[0].Addr().Is6() == is6 })
+			is := func(s Service) bool { return len(s.Addresses) > 0 && s.Addresses[0].Addr().Is6() == is6 }
+			return slices.ContainsFunc(q.Cluster.Services, is)
 		})
 	}
 	switch {
