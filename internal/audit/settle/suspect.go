@@ -57,9 +57,12 @@ func (l *loop) updateAlone(now time.Time) {
 	}
 }
 
+// isDamaged reports whether the latest rules of a Service port are damaged, or its family has none.
+func (l *loop) isDamaged(p proxy.ServicePort) bool { return l.damaged[p] || !l.latest.Families[p.Family] }
+
 // isExplained reports whether the rules of a suspect now agree with some version of the API.
 func (l *loop) isExplained(s *suspect, now time.Time) bool {
-	if l.damaged[s.port] {
+	if l.isDamaged(s.port) {
 		return false
 	}
 	if l.versions.Explain(&l.latest, s.port, l.facts()) {
@@ -111,7 +114,7 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 		knew, differ := l.versions.HadVersion(latest, s.port), latest.Differences(&l.latest, s.port, l.facts())
 		l.out.Behind = l.out.Behind || !knew
 		switch {
-		case len(differ) == 0 && l.damaged[s.port]:
+		case len(differ) == 0 && l.isDamaged(s.port):
 			l.addUnsettled(s, now, "another fault has appeared, which must persist before it is reported")
 		case len(differ) == 0:
 			l.out.Converged++

@@ -40,6 +40,7 @@ type still struct {
 	mends       bool          // the second of these syncs contains the change
 	unused      bool          // the Service has a chain that no rule leads to
 	other       time.Duration // for this time only the rules of another family exist
+	vanish      time.Duration // after this time no rules exist
 }
 
 func (s *still) Written() map[string]settle.Written {
@@ -99,6 +100,9 @@ func (s *still) Rules(ctx context.Context) (proxy.Judgment, error) {
 	if took < s.other {
 		rep.Families, rep.Services = map[string]bool{"ip6": true}, nil
 		s.live.Wrote = func(string) (wrote, known bool) { return true, true }
+	}
+	if s.vanish > 0 && took >= s.vanish {
+		rep.Families, rep.Services = nil, nil
 	}
 	rep.Findings = append(rep.Findings, out.List...)
 	return rep, err
@@ -178,6 +182,7 @@ func TestUnsettled(t *testing.T) {
 		{"usual syncs that repair nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, verdict.Fail},
 		{"a missing family", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", verdict.Fail},
+		{"rules that vanish with what was stale", still{vanish: 2 * time.Second}, true, time.Minute, unsettled, verdict.Unknown},
 		{"a missing family, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", verdict.Unknown},
 		{"a family missing for a moment", still{other: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
 		{"a missing family, then a stale Service", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
