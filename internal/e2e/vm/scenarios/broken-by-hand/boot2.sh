@@ -1,4 +1,4 @@
-# This kernel runs without IPv6 and with cgroup v1.
+# This kernel runs without IPv6.
 first_start
 within 120 settled
 systemctl stop nodegate-watch.service
