@@ -27,6 +27,7 @@ want: v2, or a kubelet that runs on v1
 got: v1, and kubelet 1.35
 evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or, if the kernel has memory and cpuset for cgroup v1, set failCgroupV1: false`},
+		{What: "no cgroup", Node: node("proc /proc proc rw 0 0\n", "", "v1.36.3"), Want: "unknown\nerror: /proc/mounts lists no mount at /sys/fs/cgroup"},
 		{What: "v1 and 1.34", Node: node(v1, "", "v1.34.4"), Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
 		{What: "v1, and a kubelet that reports no version", Node: node(v1, "", "hangs"), Want: `
 unknown
