@@ -50,7 +50,7 @@ skipped: nftables mode writes no rule that depends on be_liberal`},
 pass
 want: masqueraded once, from random ports
 got: masqueraded once, from random ports
-evidence: nftables mode: rules in the form of 1.34 to 1.35`},
+evidence: nftables mode: rules in the form of 1.33 to 1.35`},
 		{What: "nftables, not random", Problem: "kubeproxy.postrouting", Node: func() *hosttest.Machine {
 			m := nftables("0")
 			m.Rules["nft -j list table ip kube-proxy"] = strings.ReplaceAll(string(nft), `"fully-random"`, `"random"`)
