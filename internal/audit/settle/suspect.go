@@ -58,7 +58,9 @@ func (l *loop) updateAlone(now time.Time) {
 }
 
 // isDamaged reports whether the latest rules of a Service port are damaged, or its family has none.
-func (l *loop) isDamaged(p proxy.ServicePort) bool { return l.damaged[p] || !l.latest.Families[p.Family] }
+func (l *loop) isDamaged(p proxy.ServicePort) bool {
+	return l.damaged[p] || !l.latest.Families[p.Family]
+}
 
 // isExplained reports whether the rules of a suspect now agree with some version of the API.
 func (l *loop) isExplained(s *suspect, now time.Time) bool {
