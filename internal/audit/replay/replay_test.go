@@ -194,6 +194,9 @@ func TestReplay(t *testing.T) {
 				}
 			}
 			assert.Equal(t, strings.Join(capture.Stray(func(bool) bool { return true }), ", "), c.stray)
+			for _, p := range capture.Pods(nil, 9) { // an address outside is none, even if it has asked by ARP
+				assert.True(t, !slices.Contains(p.Addresses, netip.MustParseAddr("203.0.113.7")), "%v", p.Addresses)
+			}
 			own, _ := capture.Uplink(false) // not that of a table for TPROXY
 			assert.Equal(t, own.String(), "192.168.50.1")
 			cluster := cluster()
