@@ -16,6 +16,7 @@ func Renamed() map[string]string {
 		renamed["kubelet."+former] = "kubelet.exit" // kubelet itself names the fault
 	}
 	renamed["docker.forward-drop"] = "packetfilter.forward-drop"
+	renamed["packetfilter.host-port"] = "kubeproxy.way"
 	return renamed
 }
 
@@ -31,6 +32,7 @@ func Dropped() map[string]string {
 		"kubelet.certificate":      "kubelet.exit prints why kubelet exits, and kubelet.certificate-dates compares the dates",
 		"kubelet.kmsg":             "kubelet.exit prints why kubelet exits",
 		"kubelet.host-users":       "the Pod's event names the fault; to require it, write sysctl \"user.max_user_namespaces\" { min = 15000 }",
+		"packetfilter.mark-bits":   "kubeproxy.way names the rule by which packets are lost",
 		"probe.sandbox":            "kubelet starts the first sandbox itself; its event FailedCreatePodSandBox has the runtime's error",
 		"route-localnet.martian":   "`sysctl -a -r route_localnet` and `iptables -S KUBE-FIREWALL` show it",
 		"src-valid-mark.cilium":    "to require it, write sysctl \"net.ipv4.conf.all.src_valid_mark\" { value = 0 }",

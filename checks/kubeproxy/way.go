@@ -22,7 +22,7 @@ func packetsReach() checks.Problem {
 			"no other machine.",
 		How: "The check copies the node's links, addresses, routes, routing rules and rules into scratch namespaces on the same kernel, and " +
 			"sends " +
-			"packets there: of Pods, of the node and of other machines, to Services, their endpoints, the API server and outside. Of " +
+			"packets there: of Pods, of the node and of other machines, to Services, their endpoints, hostPorts, the API server and outside. Of " +
 			"kube-proxy's rules the copy has those of some Services. Packets that get no answer are sent again; then rules, routes and routing " +
 			"rules of other programs are left out of the copy until the packets pass. The node notices nothing.",
 		Remedy:   "remove the rule that the evidence names, and change the program that adds it, or it comes back",

@@ -11,8 +11,6 @@ func Problems() []checks.Problem {
 		bareDrop(),
 		kernelCan(),
 		kernelCNI(),
-		markBits(),
-		hostPort(),
 		forwardDrop(),
 		inputDrop(),
 		incompatible(),

@@ -158,6 +158,9 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 		found = append(found, proxy.NewFinding(Finding{Name: "kubeproxy.way.forward", Message: "packets of Pods are lost: " + what,
 			Remedy: remedy}))
 	}
+	for _, what := range a.Misled {
+		found = append(found, proxy.NewFinding(Finding{Name: "kubeproxy.way.forward", Verdict: verdict.Warn, Message: what, Remedy: ofHostPorts}))
+	}
 	for _, what := range a.Refused {
 		notes = append(notes, "not tried with packets: "+what)
 	}
@@ -194,7 +197,7 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 	for _, r := range lost {
 		sent, gone = sent+r.Sent, gone+r.Lost
 		strange = strange && !r.Node && !r.Pod
-		node = node && (r.Kind == replay.ToKubelet || r.Kind == replay.ToOverlay)
+		node = node && (r.Kind == replay.ToKubelet || r.Kind == replay.ToOverlay || r.Kind == replay.ToHostPort)
 		if r.Kind == replay.ToService {
 			f.Name = "kubeproxy.way.service"
 		}
@@ -252,7 +255,7 @@ func DescribeFlows(lost []Flow) string {
 			add(&to, "endpoints of Services")
 		case replay.ToOutside:
 			add(&to, "machines outside the cluster")
-		case replay.ToPort:
+		case replay.ToPort, replay.ToHostPort:
 			add(&to, fmt.Sprintf("port %d of the node", r.To.Port()))
 		default:
 			add(&to, "the "+r.Kind)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/replay"
 	"nodegate/internal/host"
 	"nodegate/internal/host/replica"
@@ -131,6 +132,9 @@ func question(rep *Judgment) (q replay.Question) {
 	usual := []func(*Service) bool{
 		func(s *Service) bool { return s.Name == "default/kubernetes:https" },
 		func(s *Service) bool { return s.Port == 53 },
+		func(s *Service) bool {
+			return slices.ContainsFunc(rep.HostPorts, func(p proxy.HostPort) bool { return int(p.At.Port()) == s.NodePort })
+		},
 		func(s *Service) bool { return s.ExternalLocal },
 		func(s *Service) bool { return len(s.LoadBalancerIPs)+len(s.ExternalIPs) > 0 },
 		func(s *Service) bool { return s.NodePort > 0 },
@@ -151,6 +155,9 @@ func question(rep *Judgment) (q replay.Question) {
 				}
 			}
 		}
+	}
+	for _, p := range rep.HostPorts {
+		q.Cluster.HostPorts = append(q.Cluster.HostPorts, replica.HostPort(p))
 	}
 	return q
 }

@@ -15,6 +15,9 @@ func Describe(l *Loss) string {
 	where := ""
 	switch l.Kind {
 	case "":
+		if toHostPorts(l) {
+			return "no rule that they meet leads them to the Pod that has this hostPort"
+		}
 		return "no rule, route or routing rule alone is the cause, so the copy may lack something that the node has"
 	case replica.PartSysctl:
 		where = l.Rule
@@ -40,6 +43,14 @@ func Describe(l *Loss) string {
 		where += ", `" + l.Rule + "`,"
 	}
 	return where + " loses them"
+}
+
+const ofHostPorts = "look at `iptables-save -t nat | grep CNI-`: if the Pod's rules are gone (`firewall-cmd --reload` removes them), delete " +
+	"the Pod, and portmap writes those of the next one; if another Pod's take the port, give one another hostPort; if that Pod is gone, " +
+	"delete them"
+
+func toHostPorts(l *Loss) bool {
+	return !slices.ContainsFunc(l.Flows, func(f Flow) bool { return f.Kind != replay.ToHostPort })
 }
 
 func table(l *Loss) string {
@@ -82,6 +93,9 @@ func Remedy(l *Loss, lost []Flow) string {
 	program := Program(l)
 	switch l.Kind {
 	case "":
+		if toHostPorts(l) {
+			return ofHostPorts
+		}
 		return "look at what `ip rule`, `ip route show table all` and `nft list ruleset` have for these addresses; `nodegate probe service " +
 			"HOST:PORT` sends real packets"
 	case replica.PartSysctl:

@@ -147,8 +147,6 @@ check "iptables.backends" {}
 check "iptables.bare-drop" {}
 check "packetfilter.kernel-can" {}
 check "packetfilter.kernel-can-cni" {}
-check "packetfilter.mark-bits" {}
-check "packetfilter.host-port" {}
 check "packetfilter.forward-drop" {}
 check "packetfilter.input-drop" {}
 check "kubeproxy.way" {}

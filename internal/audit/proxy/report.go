@@ -19,6 +19,7 @@ type Judgment struct {
 
 	Families  map[string]bool `json:"-"` // families that were judged
 	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
+	HostPorts []HostPort      `json:"-"` // in portmap's rules
 
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"

@@ -38,6 +38,7 @@ type Answer struct {
 	Losses      []Loss    `json:"losses,omitempty"`
 	Refused     []string  `json:"refused,omitempty"` // by the kernel, and so not tried
 	Stray       []string  `json:"stray,omitempty"`   // faults of links that keep all packets from their Pods
+	Misled      []string  `json:"misled,omitempty"`  // what portmap does with ports of the node
 	Skipped     string    `json:"skipped,omitempty"` // why nothing was tried, although nothing failed
 	Error       string    `json:"error,omitempty"`
 	Denied      bool      `json:"denied,omitempty"` // the error is a lack of privilege
@@ -85,8 +86,8 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		a.Fingerprint, a.Skipped = "", noPods
 		return a, nil
 	}
-	print, stray := a.Fingerprint, a.Stray
 	q.Cluster.Observe(n)
+	print, stray, misled := a.Fingerprint, a.Stray, q.Cluster.Misled(n)
 	if a, err := netip.ParseAddr(q.Sender); err == nil {
 		q.Cluster.addSender(a, n)
 	}
@@ -101,7 +102,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 			err = json.Unmarshal(out, &a)
 		}
 	}
-	a.Fingerprint, a.Stray = print, stray
+	a.Fingerprint, a.Stray, a.Misled = print, stray, misled
 	for i := range a.Losses {
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {

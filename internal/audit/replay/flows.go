@@ -28,12 +28,14 @@ type Cluster struct {
 	Servers  []netip.AddrPort // of the API
 	Page     netip.AddrPort   // of kube-proxy on this node
 
+	HostPorts []replica.HostPort // in the rules; Observe adds those of the container runtime
+
 	// What the capture shows.
 	Pods    []replica.Pod    // of this node
 	Nodes   []netip.Addr     // another node, if there is an overlay network
 	Node    []netip.AddrPort // the node's own ports: kubelet's, and by UDP the overlay network's
 	Outside []netip.AddrPort // machines outside the cluster, one of each family
-	own     []netip.Addr
+	Own     []netip.Addr
 }
 
 // Kinds of destinations.
@@ -46,6 +48,7 @@ const (
 	ToOverlay  = "overlay network"
 	ToPage     = "kube-proxy's page"
 	ToPort     = "port of the node"
+	ToHostPort = "hostPort"
 )
 
 const kubelet = 10250
@@ -58,7 +61,8 @@ func (c *Cluster) Observe(n *replica.Capture) {
 			known = append(known, e.Addr())
 		}
 	}
-	c.Pods = n.Pods(known, maxPods)
+	ofPods := c.observeHostPorts(n)
+	c.Pods = n.Pods(append(ofPods, known...), maxPods)
 	// Root name servers: hardly a list bans them.
 	for _, to := range []string{"198.41.0.4:443", "[2001:503:ba3e::2:30]:443"} {
 		at := netip.MustParseAddrPort(to)
@@ -86,7 +90,41 @@ func (c *Cluster) Observe(n *replica.Capture) {
 		}
 	}
 	c.Nodes = c.Nodes[:min(1, len(c.Nodes))]
-	c.own = n.Own()
+	c.Own = n.Own()
+}
+
+// observeHostPorts adds the host ports of the container runtime, gives each an address of the node, and returns the first of their Pods.
+func (c *Cluster) observeHostPorts(n *replica.Capture) (pods []netip.Addr) {
+	var list []replica.HostPort
+	for _, p := range append(n.HostPorts(replica.CachedResults), c.HostPorts...) {
+		if own, ok := n.Uplink(p.To.Addr().Is6()); ok && p.At.Addr().IsUnspecified() {
+			p.At = netip.AddrPortFrom(own, p.At.Port())
+		}
+		if !slices.Contains(list, p) && slices.Contains(n.Own(), p.At.Addr()) {
+			list = append(list, p)
+		}
+		if !slices.Contains(pods, p.To.Addr()) && len(pods) < maxPods/2 {
+			pods = append(pods, p.To.Addr())
+		}
+	}
+	c.HostPorts = list
+	return pods
+}
+
+// Misled returns what portmap does with ports of the node that no packet needs to show: those that it leads to an address at which the
+// node has asked for a Pod in vain, and the node's own.
+func (c *Cluster) Misled(n *replica.Capture) (list []string) {
+	for _, p := range c.HostPorts {
+		does := fmt.Sprintf("portmap leads port %d/%s of the node to %s", p.At.Port(), Protocol(p.Protocol), p.To)
+		whose := map[uint16]string{22: "SSH", kubelet: "kubelet"}[p.At.Port()]
+		switch {
+		case slices.Contains(n.Silent, p.To.Addr()):
+			list = append(list, does+", where no Pod answers")
+		case p.Protocol == unix.IPPROTO_TCP && whose != "":
+			list = append(list, does+", and no packet to "+whose)
+		}
+	}
+	return list
 }
 
 // Bounds of what stands for all.
@@ -121,7 +159,7 @@ func (c *Cluster) Flows(masquerades func(is6 bool) bool) (list []Flow) {
 			f.Service = strings.TrimSuffix(strings.TrimPrefix(name, anEndpoint), full)
 		}
 		if slices.ContainsFunc(list, func(g Flow) bool {
-			return g.From == from && g.To == to && g.Protocol == protocol && g.Big == f.Big
+			return g.From == from && g.To == to && g.Protocol == protocol && g.Big == f.Big && slices.Equal(g.Want, want)
 		}) {
 			return nil // several Services have this endpoint
 		}
@@ -194,8 +232,15 @@ func (c *Cluster) Flows(masquerades func(is6 bool) bool) (list []Flow) {
 			continue
 		}
 		for _, server := range c.Servers {
-			if !slices.Contains(c.own, server.Addr()) {
+			if !slices.Contains(c.Own, server.Addr()) {
 				add(ToKubelet, ToKubelet, From{Address: server.Addr()}, to, unix.IPPROTO_TCP, nil)
+			}
+		}
+	}
+	for _, p := range c.HostPorts {
+		for _, from := range outside {
+			if here[p.To.Addr()] {
+				add(ToHostPort, ToHostPort, from, p.At, p.Protocol, []netip.AddrPort{p.To})
 			}
 		}
 	}

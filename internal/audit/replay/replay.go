@@ -310,6 +310,8 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 		if !found || parts[part].Own || !p.passes(ctx, o, []int{part}) {
 			if other, others := p.takeAway(ctx, o); others {
 				part, found = other, true
+			} else if o.Kind == ToHostPort { // a rule that is missing
+				found = false
 			}
 		}
 		if !found {

@@ -40,7 +40,12 @@ iptables-nft-restore <<'X'
 :KUBE-SVC-BBBBBBBBBBBBBBBB - [0:0]
 :KUBE-SEP-BBBBBBBBBBBBBBB2 - [0:0]
 :FLANNEL-POSTRTG - [0:0]
+:CNI-HOSTPORT-DNAT - [0:0]
+:CNI-DN-1 - [0:0]
 -A PREROUTING -j KUBE-SERVICES
+-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
+-A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports 8081 -j CNI-DN-1
+-A CNI-DN-1 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 10.244.0.9:8080
 -A OUTPUT -j KUBE-SERVICES
 -A POSTROUTING -j KUBE-POSTROUTING
 -A POSTROUTING -j FLANNEL-POSTRTG
@@ -69,7 +74,8 @@ func cluster() *replay.Cluster {
 	at := netip.MustParseAddrPort
 	pod := func(a string) replica.Pod { return replica.Pod{Addresses: []netip.Addr{netip.MustParseAddr(a)}} }
 	return &replay.Cluster{Pods: []replica.Pod{pod("10.244.0.4"), pod("10.244.0.9")}, Servers: []netip.AddrPort{at("192.168.50.2:6443")},
-		Outside: []netip.AddrPort{at("203.0.113.7:443")}, Services: []replay.Service{
+		Outside:   []netip.AddrPort{at("203.0.113.7:443")},
+		HostPorts: []replica.HostPort{{Protocol: unix.IPPROTO_TCP, At: at("192.168.50.1:8081"), To: at("10.244.0.9:8080")}}, Services: []replay.Service{
 			{Name: "web", Protocol: unix.IPPROTO_TCP, Addresses: []netip.AddrPort{at("10.96.0.1:80")}, External: []netip.AddrPort{at("192.168.50.1:30080")},
 				Endpoints: []netip.AddrPort{at("10.244.0.4:8080")}},
 			{Name: "dns", Protocol: unix.IPPROTO_UDP, Addresses: []netip.AddrPort{at("10.96.0.2:53")}, Endpoints: []netip.AddrPort{at("10.244.1.4:53")}},
@@ -142,6 +148,12 @@ func TestReplay(t *testing.T) {
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table nat chain POSTROUTING rule 1 "},
 		{name: "no masquerading", change: "iptables-nft -t nat -F FLANNEL-POSTRTG", lost: "10.244.0.9 to the outside 203.0.113.7:443",
 			passes: "10.244.0.9 to dns 10.96.0.2:53"},
+		{name: "portmap's chain is empty", change: "iptables-nft -t nat -F CNI-HOSTPORT-DNAT; iptables-nft -A INPUT -p tcp --dport 8081 -j DROP",
+			lost: "203.0.113.7 to hostPort 192.168.50.1:8081", passes: "203.0.113.7 to web 192.168.50.1:30080"},
+		{name: "another Pod has the hostPort", change: "iptables-nft -t nat -I CNI-HOSTPORT-DNAT -p tcp --dport 8081 -j DNAT --to-destination 10.244.0.4:8080",
+			lost: "203.0.113.7 to hostPort 192.168.50.1:8081", passes: "203.0.113.7 to web 192.168.50.1:30080"},
+		{name: "a hostPort is closed", change: "iptables-nft -t mangle -I PREROUTING -p tcp --dport 8081 -j DROP",
+			lost: "203.0.113.7 to hostPort 192.168.50.1:8081", passes: "203.0.113.7 to web 192.168.50.1:30080", part: "nft family 2 table mangle chain PREROUTING rule 1 "},
 		{name: "a queue that no program reads", change: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 7", lost: "10.244.0.9 to dns 10.96.0.2:53",
 			passes: "node to web 10.96.0.1:80", part: "nft family 2 table filter chain FORWARD rule 1 "},
 		{name: "a queue that a program reads", change: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 7", queue: true},

@@ -24,6 +24,7 @@ type Capture struct {
 	Rules      [][]byte
 	Nexthops   [][]byte
 	Neighbours []Neighbour
+	Silent     []netip.Addr      // neighbours that do not answer
 	Sysctls    map[string]string // in the form net/ipv4/ip_forward
 	Listeners  []Listener
 	Queues     []uint16 // of NFQUEUE, from which a program takes packets

@@ -108,6 +108,9 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 				continue // of a link without addresses of hardware; in a bridge: a static entry
 			}
 			silent := state&unix.NUD_FAILED != 0 || state&unix.NUD_INCOMPLETE != 0 && intOf(a[unix.NDA_PROBES]) > 1
+			if silent {
+				c.Silent = append(c.Silent, one.Address)
+			}
 			if l := c.link(one.Link); silent && l != nil && (slices.Contains(c.gateways(l.Index), one.Address) ||
 				c.isUplink(l) && one.Address.IsValid() && !c.hasRange(l.Index, one.Address)) { // by a route without a gateway
 				c.Parts = append(c.Parts, Part{Kind: PartNextHop, Family: m[0], Table: l.Name, To: one.Address.String(), Message: m})

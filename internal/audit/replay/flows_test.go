@@ -1,0 +1,47 @@
+package replay_test
+
+import (
+	"encoding"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/assert"
+	"nodegate/internal/audit/replay"
+	"nodegate/internal/host/replica"
+)
+
+func TestMisled(t *testing.T) {
+	c := replay.Cluster{}
+	for _, p := range []string{"0.0.0.0:22 10.244.0.9:22", "0.0.0.0:8081 10.244.0.9:80", "0.0.0.0:8082 10.244.0.77:80"} {
+		at, to, _ := strings.Cut(p, " ")
+		c.HostPorts = append(c.HostPorts, replica.HostPort{Protocol: unix.IPPROTO_TCP, At: netip.MustParseAddrPort(at), To: netip.MustParseAddrPort(to)})
+	}
+	assert.Diff(t, strings.Join(c.Misled(&replica.Capture{Silent: []netip.Addr{netip.MustParseAddr("10.244.0.77")}}), "\n"),
+		"portmap leads port 22/tcp of the node to 10.244.0.9:22, and no packet to SSH\n"+
+			"portmap leads port 8082/tcp of the node to 10.244.0.77:80, where no Pod answers")
+}
+
+// TestTravels: a field that gob or JSON leaves out is missing in the user namespace that builds the replica.
+func TestTravels(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var look func(of reflect.Type)
+	look = func(of reflect.Type) {
+		switch kind := of.Kind(); {
+		case seen[of] || reflect.PointerTo(of).Implements(reflect.TypeFor[encoding.BinaryMarshaler]()):
+		case kind == reflect.Struct:
+			seen[of] = true
+			for i := range of.NumField() {
+				assert.True(t, of.Field(i).IsExported(), "%s.%s", of, of.Field(i).Name)
+				look(of.Field(i).Type)
+			}
+		case kind == reflect.Slice || kind == reflect.Map || kind == reflect.Pointer:
+			look(of.Elem())
+		}
+	}
+	look(reflect.TypeFor[replay.Question]())
+	look(reflect.TypeFor[replica.Capture]())
+}
