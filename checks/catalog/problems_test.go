@@ -48,7 +48,7 @@ func TestWarningsAtBoot(t *testing.T) {
 			t.Errorf("%s: the gate checks %v, apply %v", problem.Name, at(list), early)
 		}
 	}
-	node := checkstest.Node(map[string]string{"/etc/hosts": "10.0.0.1 node\n"}, nil)
-	r := checkstest.On(t.Context(), t, node.Host(), checks.Boot, "kubelet.hosts", "")
-	checkstest.Equal(t, "without localhost", "warn", r.Verdict.String())
+	node := checkstest.Node(map[string]string{"/proc/mounts": "/dev/vdb /var/lib ext4 rw,noexec 0 0\n"}, nil)
+	r := checkstest.On(t.Context(), t, node.Host(), checks.Boot, "kubelet.mounts", "")
+	checkstest.Equal(t, "noexec", "warn", r.Verdict.String())
 }

@@ -31,6 +31,7 @@ func Dropped() map[string]string {
 		"iptables.version":         "kube-proxy brings its own iptables, and iptables.bare-drop finds what two versions lose",
 		"kubelet.certificate":      "kubelet.exit prints why kubelet exits, and kubelet.certificate-dates compares the dates",
 		"kubelet.kmsg":             "kubelet.exit prints why kubelet exits",
+		"kubelet.hosts":            "`getent hosts localhost` prints ::1 or 127.0.0.1 where /etc/hosts has it",
 		"kubelet.host-users":       "the Pod's event names the fault; to require it, write sysctl \"user.max_user_namespaces\" { min = 15000 }",
 		"packetfilter.mark-bits":   "kubeproxy.way names the rule by which packets are lost",
 		"probe.sandbox":            "kubelet starts the first sandbox itself; its event FailedCreatePodSandBox has the runtime's error",

@@ -54,7 +54,7 @@ warn firewalld: want off, got firewalld.service is active, enabled
 skipped kubelet.protect-kernel-defaults: kubelet's protectKernelDefaults is off: it writes the six parameters itself
 fail swap: want no swap, or failSwapOn false, got swap on /dev/sda2
 warn inotify.limits: want max_user_watches>=524288 max_user_instances>=512, got max_user_watches=1 max_user_instances=1
-warn rp-filter.effective: want 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs, got flannel.1=1
+warn rp-filter.effective: want 0 on lxc* and cilium_*, not 1 on tunnels and ENIs, got flannel.1=1
 warn link.mac-address-policy: want no persistent MAC address on CNI links, got persistent for flannel.1 vxlan.calico veth* cali* eni*
 pass neighbour.table
 warn nodeport.overlap: want 30000-32767 not used for outgoing connections, got local ports 1024-65535, port 30000 not reserved

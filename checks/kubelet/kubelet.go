@@ -26,7 +26,6 @@ func Problems() []checks.Problem {
 		resolvConf(),
 		runtimeNofile(),
 		mounts(),
-		hosts(),
 		healthzPort(),
 		certificateDates(),
 		nodeIP(),

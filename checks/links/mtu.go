@@ -48,7 +48,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	}
 	found := mtuFaults{State: &s}
 	found.compareTunnels(links, routes)
-	tunnelled := s.Evidence != nil
+	tunnelled := found.largest > 0
 	pods, err := h.Links.PodMTUs(ctx)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -83,7 +83,9 @@ func (f *mtuFaults) compareTunnels(links []host.Link, routes []string) {
 		if l.VXLAN == nil || l.VXLAN.FlowBased || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
 			continue
 		}
-		f.largest = max(f.largest, l.MTU)
+		if l.Master == "" { // that of a bridge of virtual machines has one
+			f.largest = max(f.largest, l.MTU)
+		}
 		overhead := vxlanOverhead
 		if l.VXLAN.V6 || strings.Contains(l.Name, "-v6.") { // flannel's and Calico's names; old snapshots lack V6
 			overhead = vxlanOverheadV6

@@ -114,6 +114,10 @@ pass
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: tunnel <= NIC - 50, Pods <= tunnel
 evidence: flannel.1: mtu 1450 through eth0 mtu 1500`},
+		{What: "a tunnel of virtual machines", Problem: "mtu.chain", Node: &hosttest.Machine{Routes: []string{"eth0"}, Links: map[string]*hosttest.Link{
+			"eth0": {MTU: 1500}, "cni0": {Kind: "bridge", MTU: 1500}, "veth1": {Kind: "veth", MTU: 1500, Master: "cni0"}, "vmbr1": {Kind: "bridge", MTU: 1450},
+			"vxlan100": {Kind: "vxlan", MTU: 1450, Master: "vmbr1", VXLAN: &host.VXLAN{Port: 4789}},
+		}}, Want: "skipped\nskipped: no VXLAN tunnel"},
 		{What: "no tunnel", Problem: "mtu.chain", Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {MTU: 1500}}}, Want: `
 skipped
 skipped: no VXLAN tunnel`},

@@ -22,7 +22,7 @@ func rpFilter() checks.Problem {
 		Detects: "The effective reverse path filter, the higher of `all` and the interface's own value, drops packets of Pods.",
 		Symptom: "Pods reach some destinations but not others, and no firewall counts a drop (IPReversePathFilter in `nstat` does).",
 		How: "For every interface, the effective value is max(conf.all.rp_filter, conf.NAME.rp_filter). Cilium's lxc* and cilium_* need 0. " +
-			"Tunnels, CNI bridges and, with the AWS VPC CNI, the interface of the default route must not be strict (1).",
+			"Tunnels and, with the AWS VPC CNI, the interface of the default route must not be strict (1).",
 		Remedy: "set net.ipv4.conf.all.rp_filter and the interface's own value in the policy: 0 for Cilium, 2 " +
 			"for tunnels and ENIs; systemd 245 and later also sets *.rp_filter=2",
 		TradeOff: "Without rp_filter, a host accepts packets with forged source addresses from that interface; the CNI's own policy must " +
@@ -33,7 +33,7 @@ func rpFilter() checks.Problem {
 }
 
 func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
-	s := checks.State{Want: "0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs", Pass: true}
+	s := checks.State{Want: "0 on lxc* and cilium_*, not 1 on tunnels and ENIs", Pass: true}
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return s, err
@@ -135,10 +135,7 @@ func rpFilterNeed(l host.Link, uplinks []string) string {
 	switch {
 	case isCiliumPodLink(l), strings.HasPrefix(l.Name, "cilium_"):
 		return "0"
-	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard",
-		strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":
-		return "not 1"
-	case slices.Contains(uplinks, l.Name):
+	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard", slices.Contains(uplinks, l.Name):
 		return "not 1"
 	}
 	return ""

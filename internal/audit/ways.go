@@ -110,6 +110,9 @@ func noteLosses(l *Loss, lost bool) (notes []string) {
 		case l.Policy:
 		case f.Doubt != "":
 			does = "may be lost: " + f.Doubt
+			if l.Kind != "" {
+				does += ": " + strings.TrimSuffix(Describe(l), " loses them")
+			}
 		case l.Taken:
 			does = "are taken by a program of this node: " + Describe(l)
 		case l.Own || lost:

@@ -170,7 +170,7 @@ func dumpRules(ctx context.Context, read func(source string, r io.Reader) error,
 		}
 		if ask {
 			ran++
-			err := iptablesNFT(ctx, family, name+"-nft", read, noted)
+			err := iptablesNFT(ctx, family, name+"-nft", read)
 			if errors.Is(err, fs.ErrPermission) {
 				return err // the other readings would be refused too
 			}
@@ -201,7 +201,7 @@ func dumpRules(ctx context.Context, read func(source string, r io.Reader) error,
 
 // iptablesNFT reads the tables of iptables-nft over netlink. If it does not know a rule, the save
 // program reads all of them.
-func iptablesNFT(ctx context.Context, family, name string, read func(string, io.Reader) error, noted func(string)) error {
+func iptablesNFT(ctx context.Context, family, name string, read func(string, io.Reader) error) error {
 	err := nftables.Save(ctx, family, func(r io.Reader) error { return read("netlink: "+name, r) })
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return nil
@@ -210,7 +210,6 @@ func iptablesNFT(ctx context.Context, family, name string, read func(string, io.
 		return fmt.Errorf("reading the rules of %s over netlink: %w", name, err)
 	}
 	err = fmt.Errorf("reading them over netlink failed: %w", err)
-	noted(fmt.Sprintf("the rules of %s were read by %s-save, which is slower and needs more memory; %v", name, name, err))
 	if failed := program.Stream(ctx, read, name+"-save"); failed != nil {
 		return fmt.Errorf("reading the rules of %s: %w; %w", name, failed, err)
 	}

@@ -123,7 +123,6 @@ check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}
 check "kubelet.runtime-nofile" {}
 check "kubelet.mounts" {}
-check "kubelet.hosts" {}
 check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
 check "kubelet.node-ip" {}

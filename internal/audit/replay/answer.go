@@ -229,6 +229,11 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 	var order []*Loss
 	for i := range list {
 		o := &list[i]
+		if o.Part >= 0 && o.Doubt == "" && !o.Pod && !o.Node && r.Uplinks() > 1 {
+			if kind := b.Capture.Parts[o.Part].Kind; kind == replica.PartRoute || kind == replica.PartRoutingRule {
+				o.Doubt = "the replies leave by another uplink, which the network may allow"
+			}
+		}
 		a.Flows = append(a.Flows, *o)
 		if o.Lost == 0 && o.Link == "" && o.Doubt == "" {
 			continue

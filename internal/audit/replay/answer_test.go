@@ -93,4 +93,11 @@ func TestMainAnswers(t *testing.T) {
 	if a := ask("", ""); len(a.Losses) > 0 {
 		t.Errorf("undone: %+v", a.Losses)
 	}
+	run("ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; ip link set eth1 up; " +
+		"nsenter --net=$other ip link set e2 up; ip route add throw 10.0.0.0/8 table 200; ip route add default via 192.168.60.254 dev eth1 table 200; " +
+		"ip rule add pref 200 from 10.244.0.0/16 lookup 200")
+	a := ask("", "")
+	if len(a.Losses) != 1 || slices.ContainsFunc(a.Losses[0].Flows, func(f replay.Outcome) bool { return f.Doubt == "" }) {
+		t.Errorf("a second uplink: %+v", a.Losses)
+	}
 }

@@ -244,6 +244,8 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.A
 	}
 	own = slices.Contains(p.own, answer.From.Addr())
 	switch {
+	case answer.End < 0 && answer.At == f.To && slices.Contains(p.Replica.Capture.Listeners, replica.Listener{Protocol: f.Protocol, At: f.To}):
+		// NodeLocal DNSCache has the Service's address
 	case !slices.Contains(want, answer.At):
 		why = fmt.Sprintf("%s answered", answer.At)
 	case pod && answer.End != end, answer.End >= 0 && slices.Contains(p.own, answer.At.Addr()):

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -70,6 +71,11 @@ X
 const tunnel = `ip link add wg0 type veth peer name w1 netns $other; ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up
 `
 
+const localDNS = `ip link add nodelocaldns type bridge; ip link set nodelocaldns up; ip addr add 10.96.0.2/32 dev nodelocaldns
+iptables-nft -t raw -A PREROUTING -d 10.96.0.2 -p udp --dport 53 -j NOTRACK; iptables-nft -t raw -A OUTPUT -d 10.96.0.2 -p udp --dport 53 -j NOTRACK
+iptables-nft -t raw -A OUTPUT -s 10.96.0.2 -p udp --sport 53 -j NOTRACK
+`
+
 func cluster() *replay.Cluster {
 	at := netip.MustParseAddrPort
 	pod := func(a string) replica.Pod { return replica.Pod{Addresses: []netip.Addr{netip.MustParseAddr(a)}} }
@@ -92,6 +98,7 @@ func TestReplay(t *testing.T) {
 	for _, c := range []struct {
 		name, change string
 		queue        bool   // a program takes packets from queue 7
+		dns          bool   // a program listens at the address of the Service dns
 		lost         string // one of the flows
 		passes       string // another one
 		part         string
@@ -148,6 +155,15 @@ func TestReplay(t *testing.T) {
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table nat chain POSTROUTING rule 1 "},
 		{name: "no masquerading", change: "iptables-nft -t nat -F FLANNEL-POSTRTG", lost: "10.244.0.9 to the outside 203.0.113.7:443",
 			passes: "10.244.0.9 to dns 10.96.0.2:53"},
+		{name: "NodeLocal DNSCache runs", change: localDNS, dns: true},
+		{name: "NodeLocal DNSCache is gone", change: localDNS, lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to web 10.96.0.1:80",
+			part: "nft family 2 table raw chain PREROUTING rule 1 "},
+		{name: "the gateway's hardware address is allowed", change: "ip neigh replace 192.168.50.254 lladdr 02:00:00:00:00:fe dev eth0 nud stale; " +
+			"iptables-nft -A FORWARD -i eth0 -m mac ! --mac-source 02:00:00:00:00:fe -j DROP"},
+		{name: "the uplink is a veth of a bridge", change: "ip addr del 192.168.50.1/24 dev eth0; ip link add br0 type bridge; ip link set eth0 master br0; " +
+			"ip link set br0 up; ip addr add 192.168.50.1/24 dev br0; ip route replace default via 192.168.50.254; ip route replace 10.244.1.0/24 via 192.168.50.2; " +
+			"ip link add vm1 type veth peer name v1 netns $other; ip link set vm1 master br0 up; nsenter --net=$other ip link set v1 up; " +
+			"ip neigh replace 192.168.50.254 lladdr 02:00:00:00:00:fe dev br0 nud stale; bridge fdb replace 02:00:00:00:00:fe dev eth0 master dynamic"},
 		{name: "portmap's chain is empty", change: "iptables-nft -t nat -F CNI-HOSTPORT-DNAT; iptables-nft -A INPUT -p tcp --dport 8081 -j DROP",
 			lost: "203.0.113.7 to hostPort 192.168.50.1:8081", passes: "203.0.113.7 to web 192.168.50.1:30080"},
 		{name: "another Pod has the hostPort", change: "iptables-nft -t nat -I CNI-HOSTPORT-DNAT -p tcp --dport 8081 -j DNAT --to-destination 10.244.0.4:8080",
@@ -190,6 +206,12 @@ func TestReplay(t *testing.T) {
 				out, err := cmd.CombinedOutput()
 				if err == nil && c.queue {
 					err = bindQueue(t)
+				}
+				if err == nil && c.dns {
+					var l net.PacketConn
+					if l, err = net.ListenPacket("udp4", "10.96.0.2:53"); err == nil {
+						t.Cleanup(func() { _ = l.Close() })
+					}
 				}
 				if err != nil {
 					return fmt.Errorf("%w: %s", err, out)

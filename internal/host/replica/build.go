@@ -167,7 +167,11 @@ func (r *Replica) addEnds(ctx context.Context, pods []Pod) error {
 				return err
 			}
 			up := c.link(l.Master)
-			e.silent = up != nil && up.Kind == "bridge" && (l.Kind == "veth" || l.Kind == "tun")
+			next := c.nextHop(l)
+			e.silent = up != nil && up.Kind == "bridge" && (l.Kind == "veth" || l.Kind == "tun") && next == nil
+			if next != nil && !l.NoARP {
+				e.MAC = next
+			}
 		}
 	}
 	return nil

@@ -284,6 +284,16 @@ func (r *Replica) top(l *Link) *Link {
 	return l
 }
 
+// Uplinks returns the number of links by which default routes leave, but for tunnels.
+func (r *Replica) Uplinks() (n int) {
+	for _, e := range r.Ends {
+		if !e.Pod && !e.silent && !e.Tunnel() && r.Capture.isUplink(r.top(e.link)) {
+			n++
+		}
+	}
+	return n
+}
+
 // Tunnel returns whether the link of an end may lead to another network than the cluster's: it lacks a hardware address, and no CNI
 // made it.
 func (e *End) Tunnel() bool {

@@ -126,6 +126,21 @@ func linkOfRoute(m []byte) int {
 	return intOf(a[unix.RTA_OIF])
 }
 
+// nextHop returns the hardware address of a gateway behind a link, or behind this port of a bridge. All machines there have it in the copy.
+func (c *Capture) nextHop(l *Link) net.HardwareAddr {
+	for _, n := range c.Neighbours {
+		if n.Bridge || n.Link != l.Index && n.Link != l.Master || !slices.Contains(c.gateways(n.Link), n.Address) {
+			continue
+		}
+		if n.Link == l.Index || slices.ContainsFunc(c.Neighbours, func(port Neighbour) bool {
+			return port.Bridge && port.Link == l.Index && bytes.Equal(port.MAC, n.MAC)
+		}) {
+			return n.MAC
+		}
+	}
+	return nil
+}
+
 // gateways returns the gateways behind a link.
 func (c *Capture) gateways(link int) (list []netip.Addr) {
 	add := func(b []byte) {

@@ -91,10 +91,12 @@ func (c *Capture) leadsToPods(index int) bool {
 	return l.Kind == "veth" || slices.ContainsFunc(c.Links, veth) && !slices.ContainsFunc(c.Links, foreign)
 }
 
-// Uplink returns the node's own address on a link with a default route.
+// Uplink returns the node's own address on a link with a default route, of the table main if that has one.
 func (c *Capture) Uplink(is6 bool) (own netip.Addr, ok bool) {
-	for _, m := range c.Routes {
-		if m[1] != 0 || (m[0] == unix.AF_INET6) != is6 || m[7] != unix.RTN_UNICAST {
+	unspecified := map[bool]netip.Addr{false: netip.IPv4Unspecified(), true: netip.IPv6Unspecified()}[is6]
+	main := c.route(unspecified, func(m []byte, _ int) bool { return m[1] == 0 && m[7] == unix.RTN_UNICAST })
+	for _, m := range append([][]byte{main}, c.Routes...) {
+		if m == nil || m[1] != 0 || (m[0] == unix.AF_INET6) != is6 || m[7] != unix.RTN_UNICAST {
 			continue
 		}
 		for _, a := range c.addressesOf(linkOfRoute(m)) {

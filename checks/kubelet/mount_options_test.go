@@ -8,24 +8,6 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-func TestHosts(t *testing.T) {
-	file := func(text string) *hosttest.Machine {
-		return checkstest.Node(map[string]string{"/etc/hosts": text}, nil)
-	}
-	wrong := func(got string) string {
-		return "warn\nwant: localhost\ngot: " + got +
-			"\nremedy: run `echo '127.0.0.1 localhost' >>/etc/hosts`; with cloud-init, set manage_etc_hosts to localhost"
-	}
-	const right = "pass\nwant: localhost\ngot: localhost"
-	checkstest.RunOne(t, "kubelet.hosts", checks.Run, []checkstest.Case{
-		{What: "Debian's", Node: file("127.0.0.1\tlocalhost\n127.0.1.1\tnode-1\n"), Host: live, Want: right},
-		{What: "the second name, of IPv6", Node: file("::1 ip6-localhost localhost # comment\n"), Host: live, Want: right},
-		{What: "a comment", Node: file("# 127.0.0.1 localhost\n127.0.1.1 node-1\n"), Host: live, Want: wrong("no line for localhost")},
-		{What: "another machine", Node: file("10.0.0.1 localhost\n"), Host: live, Want: wrong("no line for localhost")},
-		{What: "missing", Node: checkstest.Node(nil, nil), Want: wrong("/etc/hosts is missing")},
-	})
-}
-
 // TestMountOptions: the volumes of Pods inherit the options of the file system of kubelet's directory.
 func TestMountOptions(t *testing.T) {
 	node := func(options string) *hosttest.Machine {
