@@ -139,6 +139,9 @@ func TestReplay(t *testing.T) {
 		{name: "a machine that is no gateway is silent", change: "ip neigh replace 192.168.50.9 dev eth0 nud failed"},
 		{name: "an address asks by a second veth", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; " +
 			"ip link set eth1 up; nsenter --net=$other ip link set e2 up; ip neigh replace 203.0.113.7 lladdr 02:00:00:00:00:02 dev eth1 nud stale"},
+		{name: "a second uplink has a table of its own", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; " +
+			"ip link set eth1 up; nsenter --net=$other ip link set e2 up; ip route add default via 192.168.60.254 dev eth1 table 101; " +
+			"ip rule add pref 101 from 192.168.60.1 lookup 101"},
 		{name: "a VPN halves the default route", change: tunnel + "ip route add 0.0.0.0/1 dev wg0; ip route add 128.0.0.0/1 dev wg0",
 			lost: "203.0.113.7 to web 192.168.50.1:30080", passes: "10.244.0.9 to web 10.96.0.1:80", part: "route to 128.0.0.0/1, table 254"},
 		{name: "the Pods' gateway is gone", change: "ip addr del 10.244.0.1/24 dev cni0", lost: "node to an endpoint of web 10.244.0.4:8080",
