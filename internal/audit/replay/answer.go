@@ -229,10 +229,8 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 	var order []*Loss
 	for i := range list {
 		o := &list[i]
-		if o.Part >= 0 && o.Doubt == "" && !o.Pod && !o.Node && r.Uplinks() > 1 {
-			if kind := b.Capture.Parts[o.Part].Kind; kind == replica.PartRoute || kind == replica.PartRoutingRule {
-				o.Doubt = "the replies leave by another uplink, which the network may allow"
-			}
+		if o.Part >= 0 && o.Doubt == "" {
+			o.Doubt = doubt(r, o)
 		}
 		a.Flows = append(a.Flows, *o)
 		if o.Lost == 0 && o.Link == "" && o.Doubt == "" {
@@ -250,6 +248,18 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 		a.Losses = append(a.Losses, *l)
 	}
 	return a, nil
+}
+
+// doubt returns why what loses a flow in the replica may not lose it on the node.
+func doubt(r *replica.Replica, o *Outcome) string {
+	part := &r.Capture.Parts[o.Part]
+	switch {
+	case part.Kind == replica.PartIPsec && part.Table == replica.NoAssociation:
+		return "the first packet may have IKE agree on an association"
+	case (part.Kind == replica.PartRoute || part.Kind == replica.PartRoutingRule) && !o.Pod && !o.Node && r.Uplinks() > 1:
+		return "the replies leave by another uplink, which the network may allow"
+	}
+	return ""
 }
 
 func newLoss(n *replica.Capture, part int) *Loss {

@@ -186,7 +186,11 @@ func TestReplay(t *testing.T) {
 		{name: "IPsec blocks", change: "ip xfrm policy add src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd action block; ip xfrm policy add src ::/0 dst ::/0 dir out",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to the outside 203.0.113.7:443",
 			part: "ip xfrm policy src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd block"},
-		{name: "IPsec encrypts", change: "ip xfrm policy add src 0.0.0.0/0 dst 10.244.1.0/24 dir out priority 1 tmpl src 192.168.50.1 dst 192.168.50.2 proto esp mode tunnel; " +
+		{name: "IPsec has no association", change: "ip xfrm policy add src 0.0.0.0/0 dst 10.244.1.0/24 dir out priority 1 tmpl src 192.168.50.1 dst 192.168.50.2 proto esp mode tunnel",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to the outside 203.0.113.7:443",
+			part: "ip xfrm policy src 0.0.0.0/0 dst 10.244.1.0/24 dir out no security association"},
+		{name: "IPsec encrypts", change: "ip xfrm state allocspi src 192.168.50.1 dst 192.168.50.2 proto esp min 256 max 512 >/dev/null; " +
+			"ip xfrm policy add src 0.0.0.0/0 dst 10.244.1.0/24 dir out priority 1 tmpl src 192.168.50.1 dst 192.168.50.2 proto esp mode tunnel; " +
 			"ip xfrm policy add src 10.244.0.0/16 dst 10.244.1.0/24 dir out priority 2 action block"},
 		{name: "a macvlan takes all packets", change: "ip link add m0 link eth0 type macvlan mode passthru",
 			stray: "eth0 gives all packets to m0, a macvlan in passthru mode"},

@@ -126,26 +126,40 @@ func (r *Replica) traffic(p *Part) (list [][]byte) {
 	return list
 }
 
-// readPolicies reads the policies of IPsec if one blocks packets. One that encrypts lets its packets pass in the copy. It opens no socket,
-// which would load a module, unless the kernel has one.
+// readPolicies reads the policies of IPsec if one blocks packets, as do those whose other side has no security association. One that encrypts
+// lets its packets pass in the copy. It opens no socket, which would load a module, unless the kernel has one.
 func (c *Capture) readPolicies() (err error) {
 	sockets, _ := os.ReadFile("/proc/thread-self/net/netlink")
 	if !regexp.MustCompile(fmt.Sprintf(`(?m)^\S+ +%d +0 `, unix.NETLINK_XFRM)).Match(sockets) {
 		return nil
 	}
-	var all [][]byte
+	var all, associations [][]byte
 	err = wire.With(unix.NETLINK_XFRM, func(s *wire.Conn) error {
 		all, err = s.Dump(getPolicy, nil)
+		if err == nil {
+			associations, err = s.Dump(getAssociation, nil)
+		}
 		return err
 	})
 	all = slices.DeleteFunc(all, func(m []byte) bool { return len(m) < sizeofPolicy || m[policyDirection] > 2 }) // of a socket
+	var does []string
+	for _, m := range all {
+		const template, out = 5, 1 // XFRMA_TMPL, XFRM_POLICY_OUT
+		does = append(does, []string{"allow", "block"}[m[policyAction]&1])
+		if t := attributes(m[sizeofPolicy:], template)[template]; len(t) >= 16 && m[policyDirection] == out && [16]byte(t) != [16]byte{} &&
+			!slices.ContainsFunc(associations, func(a []byte) bool { // with the same other side, and a number: it is no request of the kernel's
+				return len(a) >= 76 && bytes.Equal(a[56:72], t[:16]) && [4]byte(a[72:76]) != [4]byte{}
+			}) {
+			does[len(does)-1], m[policyAction] = NoAssociation, 1
+		}
+	}
 	if !slices.ContainsFunc(all, func(m []byte) bool { return m[policyAction] == 1 }) {
 		return err
 	}
-	for _, m := range all {
+	for i, m := range all {
 		clear(m[120:152])                         // counters
 		const policyType, mark, link = 16, 21, 31 // XFRMA_POLICY_TYPE and so on
-		c.Parts = append(c.Parts, Part{Kind: PartIPsec, Family: m[40], To: selector(m), Table: []string{"allow", "block"}[m[policyAction]&1],
+		c.Parts = append(c.Parts, Part{Kind: PartIPsec, Family: m[40], To: selector(m), Table: does[i],
 			Entries: [][]byte{slices.Concat(m[:sizeofPolicy], filter(m[sizeofPolicy:], func(kind int) bool {
 				return kind == policyType || kind == mark || kind == link
 			}))}})
@@ -153,8 +167,11 @@ func (c *Capture) readPolicies() (err error) {
 	return nil
 }
 
-// Of struct xfrm_userpolicy_info of include/uapi/linux/xfrm.h, and XFRM_MSG_GETPOLICY and _UPDPOLICY.
-const policyDirection, policyAction, sizeofPolicy, getPolicy, setPolicy = 160, 161, 168, 0x15, 0x19
+// NoAssociation is what Part.Table says about a policy of IPsec whose packets wait until the other side has agreed.
+const NoAssociation = "no security association"
+
+// Of struct xfrm_userpolicy_info of include/uapi/linux/xfrm.h, and XFRM_MSG_GETPOLICY, _UPDPOLICY and _GETSA.
+const policyDirection, policyAction, sizeofPolicy, getPolicy, setPolicy, getAssociation = 160, 161, 168, 0x15, 0x19, 0x12
 
 // selector returns the packets of a policy of IPsec as ip prints them.
 func selector(m []byte) string {
