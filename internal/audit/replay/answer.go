@@ -133,7 +133,8 @@ func (l *Loss) describe(ctx context.Context, n *replica.Capture, part int) {
 
 // leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.
 func leadsToProgram(rule string, n *replica.Capture) bool {
-	to := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`)
+	to := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)|` +
+		`(?:--to-destination|dnat[a-z0-9 ]* to) (?:127[.0-9]+|\[::1\]):(\d+)`)
 	m := to.FindStringSubmatch(rule)
 	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
 		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))

@@ -78,6 +78,8 @@ func TestMainAnswers(t *testing.T) {
 		{do: "ip route replace blackhole 10.244.1.0/24", undo: "ip route replace 10.244.1.0/24 via 192.168.50.2", rule: "blackhole 10.244.1.0/24"},
 		{do: "iptables-nft -N cali-x; iptables-nft -A FORWARD -j cali-x; iptables-nft -A cali-x -o eth0 -j DROP", undo: "iptables-nft -F FORWARD; iptables-nft -F cali-x; iptables-nft -X cali-x",
 			rule: "-A cali-x -o eth0 -j DROP", owner: "Calico", policy: true},
+		{do: "iptables-nft -t nat -I OUTPUT -p tcp --dport 80 -j DNAT --to-destination 127.0.0.1:3128", undo: "iptables-nft -t nat -D OUTPUT 1",
+			rule: "-A OUTPUT -p tcp -m tcp --dport 80 -j DNAT --to-destination 127.0.0.1:3128", taken: true},
 		{do: "iptables-nft -t nat -I PREROUTING -p tcp --dport 443 -j REDIRECT --to-ports 3128", undo: "iptables-nft -t nat -D PREROUTING 1",
 			rule: "-A PREROUTING -p tcp -m tcp --dport 443 -j REDIRECT --to-ports 3128", taken: true},
 	} {

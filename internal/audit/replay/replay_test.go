@@ -142,6 +142,9 @@ func TestReplay(t *testing.T) {
 		{name: "a second uplink has a table of its own", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; " +
 			"ip link set eth1 up; nsenter --net=$other ip link set e2 up; ip route add default via 192.168.60.254 dev eth1 table 101; " +
 			"ip rule add pref 101 from 192.168.60.1 lookup 101"},
+		{name: "a veth leads to another node", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 10.4.0.1/24 dev eth1; " +
+			"ip link set eth1 up; nsenter --net=$other ip link set e2 up; ip route replace 10.244.1.0/24 via 10.4.0.2; " +
+			"ip neigh replace 10.4.0.2 lladdr 02:00:00:00:00:04 dev eth1 nud stale"},
 		{name: "a VPN halves the default route", change: tunnel + "ip route add 0.0.0.0/1 dev wg0; ip route add 128.0.0.0/1 dev wg0",
 			lost: "203.0.113.7 to web 192.168.50.1:30080", passes: "10.244.0.9 to web 10.96.0.1:80", part: "route to 128.0.0.0/1, table 254"},
 		{name: "the Pods' gateway is gone", change: "ip addr del 10.244.0.1/24 dev cni0", lost: "node to an endpoint of web 10.244.0.4:8080",

@@ -128,8 +128,9 @@ func linkOfRoute(m []byte) int {
 
 // nextHop returns the hardware address of a gateway behind a link, or behind this port of a bridge. All machines there have it in the copy.
 func (c *Capture) nextHop(l *Link) net.HardwareAddr {
+	gateways := append(c.gateways(l.Index), c.gateways(l.Master)...)
 	for _, n := range c.Neighbours {
-		if n.Bridge || n.Link != l.Index && n.Link != l.Master || !slices.Contains(c.gateways(n.Link), n.Address) {
+		if n.Bridge || n.Link != l.Index && n.Link != l.Master || !slices.Contains(gateways, n.Address) {
 			continue
 		}
 		if n.Link == l.Index || slices.ContainsFunc(c.Neighbours, func(port Neighbour) bool {

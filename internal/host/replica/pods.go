@@ -78,10 +78,10 @@ func (c *Capture) Stray(serves func(is6 bool) bool) (list []string) {
 	return list
 }
 
-// leadsToPods reports whether a link is a veth, or a bridge of veths, and no uplink.
+// leadsToPods reports whether a link is a veth without a gateway behind it, or a bridge of veths, and no uplink.
 func (c *Capture) leadsToPods(index int) bool {
 	l := c.link(index)
-	if l == nil || l.Kind != "veth" && l.Kind != "bridge" || c.isUplink(l) {
+	if l == nil || l.Kind != "veth" && l.Kind != "bridge" || c.isUplink(l) || l.Kind == "veth" && len(c.gateways(index)) > 0 {
 		return false
 	}
 	veth := func(port Link) bool { return port.Master == index && port.Kind == "veth" }
