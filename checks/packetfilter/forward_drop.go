@@ -3,6 +3,7 @@ package packetfilter
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
@@ -30,7 +31,13 @@ func forwardDrop() checks.Problem {
 }
 
 func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("Pod traffic passes")
+	return inspectLosses(ctx, h, "Pod traffic passes", map[string]string{audit.ToOutside: "packets of Pods are lost"})
+}
+
+// inspectLosses fails if something loses packets of Pods or of other machines to destinations of some kinds, in a copy of the node's
+// network. words has what each kind means.
+func inspectLosses(ctx context.Context, h *host.Host, want string, words map[string]string) (checks.State, error) {
+	s := checks.Passing(want)
 	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return s, err
@@ -39,9 +46,24 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		s.Skip = noderules.None
 		return s, nil
 	}
-	losses, err := lossesTo(ctx, h, &s, sets, audit.ToOutside)
-	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return l.Flows[0].Node })
-	fail(&s, losses, map[string]string{audit.ToOutside: "packets of Pods are lost"})
+	rep := audit.Judge(sets, audit.Options{})
+	ways, err := audit.AskWays(ctx, h, &rep)
+	s.Skip = ways.Skipped
+	var got []string
+	for _, l := range ways.Losses {
+		l.Flows = slices.DeleteFunc(l.Flows, func(f audit.Flow) bool { return f.Lost == 0 || f.Doubt != "" || f.Node || words[f.Kind] == "" })
+		if len(l.Flows) == 0 || !audit.IsFault(&l, l.Flows) {
+			continue
+		}
+		if got == nil {
+			s.Remedy = audit.Remedy(&l, l.Flows)
+		}
+		got = append(got, words[l.Flows[0].Kind])
+		s.Evidence = append(s.Evidence, checks.Seen(audit.Program(&l), audit.Describe(&l)+": "+l.Flows[0].Name))
+	}
+	if got != nil {
+		s.Differs(strings.Join(slices.Compact(got), ", "), s.Remedy)
+	}
 	return s, err
 }
 

@@ -2,14 +2,10 @@ package packetfilter
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"nodegate/checks"
-	"nodegate/checks/noderules"
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
@@ -31,45 +27,6 @@ func inputDrop() checks.Problem {
 }
 
 func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("the cluster's packets reach this node")
-	sets, err := h.Rulesets(ctx)
-	if err != nil {
-		return s, err
-	}
-	if !isKubernetes(sets) {
-		s.Skip = noderules.None
-		return s, nil
-	}
-	losses, err := lossesTo(ctx, h, &s, sets, audit.ToKubelet, audit.ToOverlay)
-	fail(&s, losses, map[string]string{audit.ToKubelet: "kubelet's port is closed", audit.ToOverlay: "the overlay network's port is closed"})
-	return s, err
-}
-
-// lossesTo returns what loses packets to destinations of some kinds, in a copy of the node's network.
-func lossesTo(ctx context.Context, h *host.Host, s *checks.State, sets []*ruleset.Set, kinds ...string) (list []audit.Loss, err error) {
-	rep := audit.Judge(sets, audit.Options{})
-	ways, err := audit.AskWays(ctx, h, &rep)
-	s.Skip = ways.Skipped
-	for _, l := range ways.Losses {
-		l.Flows = slices.DeleteFunc(l.Flows, func(f audit.Flow) bool { return f.Lost == 0 || !slices.Contains(kinds, f.Kind) })
-		if len(l.Flows) > 0 && audit.IsFault(&l, l.Flows) {
-			list = append(list, l)
-		}
-	}
-	return list, err
-}
-
-// fail makes a state fail with losses. words has what each kind of destination means.
-func fail(s *checks.State, losses []audit.Loss, words map[string]string) {
-	var got []string
-	for i := range losses {
-		l := &losses[i]
-		if got = append(got, words[l.Flows[0].Kind]); i == 0 {
-			s.Remedy = audit.Remedy(l, l.Flows)
-		}
-		s.Evidence = append(s.Evidence, checks.Seen(audit.Program(l), audit.Describe(l)+": "+l.Flows[0].Name))
-	}
-	if got != nil {
-		s.Differs(strings.Join(slices.Compact(got), ", "), s.Remedy)
-	}
+	return inspectLosses(ctx, h, "the cluster's packets reach this node",
+		map[string]string{audit.ToKubelet: "kubelet's port is closed", audit.ToOverlay: "the overlay network's port is closed"})
 }

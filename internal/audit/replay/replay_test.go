@@ -103,6 +103,7 @@ func TestReplay(t *testing.T) {
 		passes       string // another one
 		part         string
 		stray        string
+		untried      string
 	}{
 		{name: "healthy"},
 		{name: "a rule drops", change: "iptables-nft -I FORWARD -i cni0 -o eth0 -j DROP", lost: "10.244.0.9 to dns 10.96.0.2:53",
@@ -142,6 +143,9 @@ func TestReplay(t *testing.T) {
 		{name: "a second uplink has a table of its own", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; " +
 			"ip link set eth1 up; nsenter --net=$other ip link set e2 up; ip route add default via 192.168.60.254 dev eth1 table 101; " +
 			"ip rule add pref 101 from 192.168.60.1 lookup 101"},
+		{name: "a second uplink has no carrier", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; " +
+			"ip link set eth1 up; echo 1 >/proc/sys/net/ipv4/conf/eth1/ignore_routes_with_linkdown; ip route del default; " +
+			"ip route add default via 192.168.60.254 dev eth1 metric 50; ip route add default via 192.168.50.254 metric 200"},
 		{name: "a veth leads to another node", change: "ip link add eth1 type veth peer name e2 netns $other; ip addr add 10.4.0.1/24 dev eth1; " +
 			"ip link set eth1 up; nsenter --net=$other ip link set e2 up; ip route replace 10.244.1.0/24 via 10.4.0.2; " +
 			"ip neigh replace 10.4.0.2 lladdr 02:00:00:00:00:04 dev eth1 nud stale"},
@@ -186,6 +190,8 @@ func TestReplay(t *testing.T) {
 			"tc qdisc add dev eth0 root handle 1: htb default 10; tc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit; for l in eth0 wg0; do tc qdisc add dev $l ingress; done; " +
 			"tc filter add dev eth0 ingress pref 1 u32 match u32 0 0 action mirred egress redirect dev ifb0; " +
 			"tc filter add dev wg0 ingress pref 2 u32 match u32 0 0 action mirred egress mirror dev eth0"},
+		{name: "a shaper is left of a test", change: "tc qdisc add dev eth0 root tbf rate 1kbit burst 32kbit latency 400ms",
+			untried: "tbf of tc on eth0, which may delay or drop packets (`tc qdisc show dev eth0`)"},
 		{name: "IPsec blocks", change: "ip xfrm policy add src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd action block; ip xfrm policy add src ::/0 dst ::/0 dir out",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to the outside 203.0.113.7:443",
 			part: "ip xfrm policy src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd block"},
@@ -248,7 +254,7 @@ func TestReplay(t *testing.T) {
 			r, err := replica.Build(ctx, capture, &replica.Spec{Pods: cluster.Pods, Ports: replay.Ports(flows)})
 			require.NoError(t, err)
 			t.Cleanup(r.Close)
-			assert.Equal(t, strings.Join(r.Refused, "\n"), "")
+			assert.Equal(t, strings.Join(r.Refused, "\n"), c.untried)
 			outcomes, err := replay.New(r).Run(ctx, flows)
 			require.NoError(t, err)
 			found, lost := "", false

@@ -38,7 +38,7 @@ type Replica struct {
 	Capture *Capture
 	Node    *netns.Namespace
 	Ends    []*End   // first the Pods of the Spec, then one behind each link that leads elsewhere
-	Refused []string // what the kernel did not take, and so is not tried
+	Refused []string // what the kernel did not take or the capture lacks, and so is not tried
 	Missing []Pod    // to which no link leads
 
 	index   map[int]int  // the replica's index of each link
@@ -62,7 +62,7 @@ type End struct {
 
 // Build creates a replica. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN to create namespaces.
 func Build(ctx context.Context, c *Capture, spec *Spec) (*Replica, error) {
-	r := &Replica{Capture: c, index: map[int]int{1: 1}, absent: map[int]bool{}}
+	r := &Replica{Capture: c, index: map[int]int{1: 1}, absent: map[int]bool{}, Refused: slices.Clone(c.Untried)}
 	for i, p := range c.Parts {
 		r.absent[i] = p.Kind == PartNextHop || p.Entries != nil // Load makes it silent, or adds them
 	}

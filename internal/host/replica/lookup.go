@@ -105,12 +105,13 @@ func (c *Capture) hasRange(link int, a netip.Addr) bool {
 	return link != 0 && slices.ContainsFunc(c.addressesOf(link), func(own address) bool { return own.prefix.Contains(a) })
 }
 
-// route returns the most specific route to an address in the table main, of those that suit.
+// route returns the most specific route to an address in the table main, of those that suit and whose link has a carrier.
 func (c *Capture) route(a netip.Addr, suits func(m []byte, link int) bool) (best []byte) {
 	for _, m := range c.Routes {
 		attrs := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
 		to, is := netip.AddrFromSlice(attrs[unix.RTA_DST])
-		if (best == nil || m[1] > best[1]) && m[0] == family(a) && routeTable(m, attrs) == "254" && suits(m, linkOfRoute(m)) &&
+		dead := binary.NativeEndian.Uint32(m[8:])&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) != 0
+		if !dead && (best == nil || m[1] > best[1]) && m[0] == family(a) && routeTable(m, attrs) == "254" && suits(m, linkOfRoute(m)) &&
 			(m[1] == 0 || is && netip.PrefixFrom(to, int(m[1])).Contains(a)) {
 			best = m
 		}

@@ -25,6 +25,11 @@ func (c *Capture) readTraffic(s *wire.Conn) {
 	for _, m := range all {
 		a := attributes(m[sizeofTcmsg:], unix.TCA_OPTIONS)
 		kind, l := name(a[unix.TCA_KIND]), c.link(intOf(m[4:8]))
+		const parameters, rate, slow = 1, 8, 8000 // TCA_TBF_PARMS; of struct tc_tbf_qopt, bytes a second
+		tbf := attributes(a[unix.TCA_OPTIONS], parameters)[parameters]
+		if l != nil && (kind == "netem" || kind == "tbf" && len(tbf) > 12 && binary.NativeEndian.Uint32(tbf[rate:]) < slow) {
+			c.Untried = append(c.Untried, fmt.Sprintf("%s of tc on %s, which may delay or drop packets (`tc qdisc show dev %[2]s`)", kind, l.Name))
+		}
 		if l != nil && (kind == "ingress" || kind == "clsact") {
 			c.readFiltersOf(s, l, ingress, "ingress")
 		}
