@@ -131,8 +131,8 @@ func (r *Replica) traffic(p *Part) (list [][]byte) {
 	return list
 }
 
-// readPolicies reads the policies of IPsec if one blocks packets, as do those whose other side has no security association. One that encrypts
-// lets its packets pass in the copy. It opens no socket, which would load a module, unless the kernel has one.
+// readPolicies reads the policies of IPsec if one blocks packets, as do those whose other side has no security association. One that
+// encrypts lets its packets pass in the copy. It opens no socket, which would load a module, unless the kernel has one.
 func (c *Capture) readPolicies() (err error) {
 	sockets, _ := os.ReadFile("/proc/thread-self/net/netlink")
 	if !regexp.MustCompile(fmt.Sprintf(`(?m)^\S+ +%d +0 `, unix.NETLINK_XFRM)).Match(sockets) {
