@@ -34,7 +34,7 @@ evidence: iptables nat PREROUTING: -A PREROUTING -i cni0 -j RETURN: packets from
 			"default/kubernetes:https are taken by a program of this node: rule 1 of chain PREROUTING of table nat (iptables-nft), " +
 			"`-A PREROUTING -i cni0 -j RETURN`, loses them"},
 		{What: "a rate, whose state starts empty", Node: node(loss("", gone+`, "doubt": "a limit"`)), Want: right + "\nevidence: note: packets from " +
-			"10.244.0.5 to default/kubernetes:https may be lost: a limit"},
+			"10.244.0.5 to default/kubernetes:https may be lost: a limit: rule 1 of chain PREROUTING of table nat (iptables-nft), `-A PREROUTING -i cni0 -j RETURN`"},
 		{What: "no Pod yet", Node: node(`{"skipped": "no Pod has run"}`), Want: "skipped\nskipped: no Pod has run"},
 		{What: "IPVS", Node: checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n", ":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n-A KUBE-NODE-PORT -j ACCEPT\n"), ""),
 			Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables mode found"},

@@ -97,7 +97,8 @@ func (n *Machine) losesPage(ctx context.Context, page netip.AddrPort, listens bo
 
 // explainsLosses reports whether a finding explains why packets to all Services are lost.
 func explainsLosses(f Finding) bool {
-	return f.Name == "kubeproxy.jump.missing" || f.Name == "kubeproxy.nft.base-chain" || strings.HasPrefix(f.Name, "kubeproxy.table.")
+	return f.Name == "kubeproxy.backend.mixed" || f.Name == "kubeproxy.jump.missing" || f.Name == "kubeproxy.nft.base-chain" ||
+		strings.HasPrefix(f.Name, "kubeproxy.table.")
 }
 
 // noteLosses returns what a cause does to packets that are no fault: each effect with the first connection and the number of others.
@@ -111,7 +112,7 @@ func noteLosses(l *Loss, lost bool) (notes []string) {
 		case f.Doubt != "":
 			does = "may be lost: " + f.Doubt
 			if l.Kind != "" {
-				does += ": " + strings.TrimSuffix(Describe(l), " loses them")
+				does += ": " + strings.TrimRight(strings.TrimSuffix(Describe(l), " loses them"), ",")
 			}
 		case l.Taken:
 			does = "are taken by a program of this node: " + Describe(l)

@@ -38,7 +38,7 @@ type Answer struct {
 	Losses      []Loss    `json:"losses,omitempty"`
 	Refused     []string  `json:"refused,omitempty"` // by the kernel, and so not tried
 	Stray       []string  `json:"stray,omitempty"`   // faults of links that keep all packets from their Pods
-	Misled      []string  `json:"misled,omitempty"`  // what portmap does with ports of the node
+	Misled      []string  `json:"misled,omitempty"`  // ports of the node that lead to no Pod
 	Skipped     string    `json:"skipped,omitempty"` // why nothing was tried, although nothing failed
 	Error       string    `json:"error,omitempty"`
 	Denied      bool      `json:"denied,omitempty"` // the error is a lack of privilege

@@ -111,17 +111,11 @@ func (c *Cluster) observeHostPorts(n *replica.Capture) (pods []netip.Addr) {
 	return pods
 }
 
-// Misled returns what portmap does with ports of the node that no packet needs to show: those that it leads to an address at which the
-// node has asked for a Pod in vain, and the node's own.
+// Misled returns the ports of the node that portmap leads to addresses at which the node has asked for a Pod in vain.
 func (c *Cluster) Misled(n *replica.Capture) (list []string) {
 	for _, p := range c.HostPorts {
-		does := fmt.Sprintf("portmap leads port %d/%s of the node to %s", p.At.Port(), Protocol(p.Protocol), p.To)
-		whose := map[uint16]string{22: "SSH", kubelet: "kubelet"}[p.At.Port()]
-		switch {
-		case slices.Contains(n.Silent, p.To.Addr()):
-			list = append(list, does+", where no Pod answers")
-		case p.Protocol == unix.IPPROTO_TCP && whose != "":
-			list = append(list, does+", and no packet to "+whose)
+		if slices.Contains(n.Silent, p.To.Addr()) {
+			list = append(list, fmt.Sprintf("portmap leads port %d/%s of the node to %s, where no Pod answers", p.At.Port(), Protocol(p.Protocol), p.To))
 		}
 	}
 	return list

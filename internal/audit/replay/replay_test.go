@@ -192,6 +192,11 @@ func TestReplay(t *testing.T) {
 			"tc filter add dev wg0 ingress pref 2 u32 match u32 0 0 action mirred egress mirror dev eth0"},
 		{name: "a shaper is left of a test", change: "tc qdisc add dev eth0 root tbf rate 1kbit burst 32kbit latency 400ms",
 			untried: "tbf of tc on eth0, which may delay or drop packets (`tc qdisc show dev eth0`)"},
+		{name: "a program of eBPF", change: "tc qdisc add dev eth0 ingress; tc filter add dev eth0 ingress bpf bytecode '1,6 0 0 4294967295,'",
+			untried: "the eBPF program of eth0"},
+		{name: "another node is silent", change: "ip link add flannel.1 type vxlan id 1 local 192.168.50.1 dstport 8472 nolearning; ip link set flannel.1 up; " +
+			"bridge fdb append 9e:00:00:00:00:02 dev flannel.1 dst 192.168.50.77; ip neigh replace 192.168.50.77 dev eth0 nud failed",
+			untried: "Pods of the node 192.168.50.77, which does not answer (`bridge fdb`)"},
 		{name: "IPsec blocks", change: "ip xfrm policy add src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd action block; ip xfrm policy add src ::/0 dst ::/0 dir out",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to the outside 203.0.113.7:443",
 			part: "ip xfrm policy src 10.244.1.0/24 dst 10.244.0.0/16 dir fwd block"},

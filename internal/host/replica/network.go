@@ -31,6 +31,7 @@ type Link struct {
 	Data          []byte // IFLA_INFO_DATA
 	SlaveKind     string
 	SlaveData     []byte
+	EBPF          bool // a program of eBPF sees its packets
 }
 
 // Neighbour is an entry of the neighbour table or of a bridge's forwarding table.
@@ -67,13 +68,14 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 		if len(m) < unix.SizeofIfInfomsg {
 			continue
 		}
-		a := attributes(m[unix.SizeofIfInfomsg:], unix.IFLA_GROUP)
+		a := attributes(m[unix.SizeofIfInfomsg:], unix.IFLA_XDP)
 		info := attributes(a[unix.IFLA_LINKINFO], infoSlaveData)
 		flags := binary.NativeEndian.Uint32(m[8:])
 		c.Links = append(c.Links, Link{Index: intOf(m[4:8]), Master: intOf(a[unix.IFLA_MASTER]), Group: intOf(a[unix.IFLA_GROUP]),
 			Name: name(a[unix.IFLA_IFNAME]), Kind: name(info[infoKind]), MAC: a[unix.IFLA_ADDRESS], MTU: intOf(a[unix.IFLA_MTU]),
 			Up: flags&unix.IFF_UP != 0, Carrier: flags&unix.IFF_LOWER_UP != 0, NoARP: flags&unix.IFF_NOARP != 0,
-			Data: info[infoData], Lower: intOf(a[unix.IFLA_LINK]), SlaveKind: name(info[infoSlaveKind]), SlaveData: info[infoSlaveData]})
+			Data: info[infoData], Lower: intOf(a[unix.IFLA_LINK]), SlaveKind: name(info[infoSlaveKind]), SlaveData: info[infoSlaveData],
+			EBPF: len(attributes(a[unix.IFLA_XDP], unix.IFLA_XDP_PROG_ID)[unix.IFLA_XDP_PROG_ID]) > 0})
 	}
 	for _, one := range []struct {
 		to      *[][]byte

@@ -37,6 +37,17 @@ func (c *Capture) readTraffic(s *wire.Conn) {
 			c.readFiltersOf(s, l, egress, "egress")
 		}
 	}
+	for i := range c.Links {
+		if l := &c.Links[i]; l.EBPF && !c.leadsToPods(l.Index) { // Cilium has one at each Pod's
+			c.Untried = append(c.Untried, "the eBPF program of "+l.Name)
+		}
+	}
+	_, nodes := c.Overlays()
+	for _, node := range nodes {
+		if slices.Contains(c.Silent, node) {
+			c.Untried = append(c.Untried, "Pods of the node "+node.String()+", which does not answer (`bridge fdb`)")
+		}
+	}
 }
 
 func trafficMessage(link int, handle, parent, info uint32, kind string, options []byte) []byte {
@@ -58,6 +69,7 @@ func (c *Capture) readFiltersOf(s *wire.Conn, l *Link, parent uint32, way string
 		const node = 0xfffff
 		switch {
 		case !copied:
+			l.EBPF = l.EBPF || kind == "bpf"
 			return
 		case handle == 0 || kind == "u32" && handle&node == 0 || intOf(a[unix.TCA_CHAIN]) != 0:
 			continue // the head of a list, or a table; the copy has the first chain only
