@@ -73,19 +73,17 @@ type mtuFaults struct {
 	largest             int // MTU of a tunnel
 }
 
-// compareTunnels compares each VXLAN link with the link that carries its packets.
+// compareTunnels compares each VXLAN link with the link that carries its packets, but for those that are ports, as of virtual machines.
 func (f *mtuFaults) compareTunnels(links []host.Link, routes []string) {
 	byName := map[string]host.Link{}
 	for _, l := range links {
 		byName[l.Name] = l
 	}
 	for _, l := range links {
-		if l.VXLAN == nil || l.VXLAN.FlowBased || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
+		if l.VXLAN == nil || l.VXLAN.FlowBased || l.Master != "" || strings.HasPrefix(l.Name, "cilium_") {
 			continue
 		}
-		if l.Master == "" { // that of a bridge of virtual machines has one
-			f.largest = max(f.largest, l.MTU)
-		}
+		f.largest = max(f.largest, l.MTU)
 		overhead := vxlanOverhead
 		if l.VXLAN.V6 || strings.Contains(l.Name, "-v6.") { // flannel's and Calico's names; old snapshots lack V6
 			overhead = vxlanOverheadV6

@@ -73,6 +73,8 @@ func TestMainAnswers(t *testing.T) {
 		{do: "iptables-nft -I FORWARD -i cni0 -o eth0 -j DROP", undo: "iptables-nft -D FORWARD 1", rule: "-A FORWARD -i cni0 -o eth0 -j DROP"},
 		{do: `nft 'table inet fw { chain c { type filter hook forward priority 0; iifname "cni0" drop; }; }'`, undo: "nft delete table inet fw",
 			rule: `iifname "cni0" drop`},
+		{do: `nft 'table inet fw { set ok { type ipv4_addr; elements = { 192.0.2.1 }; }; chain c { type filter hook forward priority 0; policy drop; ip saddr @ok counter accept; }; }'`,
+			undo: "nft delete table inet fw", rule: ":c DROP but @ok"},
 		{do: "ip rule add pref 100 from 10.244.0.0/16 lookup 99; ip route add blackhole default table 99", undo: "ip rule del pref 100; ip route flush table 99",
 			rule: "100: from 10.244.0.0/16 lookup 99"},
 		{do: "ip route replace blackhole 10.244.1.0/24", undo: "ip route replace 10.244.1.0/24 via 192.168.50.2", rule: "blackhole 10.244.1.0/24"},

@@ -115,8 +115,7 @@ func (c *Cluster) observeHostPorts(n *replica.Capture) (pods []netip.Addr) {
 func (c *Cluster) Misled(n *replica.Capture) (list []string) {
 	for _, p := range c.HostPorts {
 		if slices.Contains(n.Silent, p.To.Addr()) {
-			list = append(list, fmt.Sprintf("portmap leads port %d/%s of the node to %s, where no Pod answers", p.At.Port(),
-				Protocol(p.Protocol), p.To))
+			list = append(list, fmt.Sprintf("portmap leads port %d/%s to %s, where no Pod answers", p.At.Port(), Protocol(p.Protocol), p.To))
 		}
 	}
 	return list

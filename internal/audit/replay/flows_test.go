@@ -21,7 +21,7 @@ func TestMisled(t *testing.T) {
 		c.HostPorts = append(c.HostPorts, replica.HostPort{Protocol: unix.IPPROTO_TCP, At: netip.MustParseAddrPort(at), To: netip.MustParseAddrPort(to)})
 	}
 	assert.Diff(t, strings.Join(c.Misled(&replica.Capture{Silent: []netip.Addr{netip.MustParseAddr("10.244.0.77")}}), "\n"),
-		"portmap leads port 8082/tcp of the node to 10.244.0.77:80, where no Pod answers")
+		"portmap leads port 8082/tcp to 10.244.0.77:80, where no Pod answers")
 }
 
 // TestTravels: a field that gob or JSON leaves out is missing in the user namespace that builds the replica.

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,10 @@ func (p *Part) Words(ctx context.Context) string {
 	is6 := p.Family == unix.AF_INET6 // in nf_tables too
 	switch p.Kind {
 	case PartPolicy:
+		out, _ := program.Run(ctx, "nft", "list", "chain", p.FamilyName(), p.Table, p.Chain)
+		if but := regexp.MustCompile(`saddr.*(@\S+).* accept`).FindSubmatch(out); but != nil && !p.Legacy {
+			return fmt.Sprintf(":%s DROP but %s", p.Chain, but[1])
+		}
 		return fmt.Sprintf(":%s DROP", p.Chain)
 	case PartRoutingRule:
 		return line(ctx, fmt.Sprintf("%d:\t", p.Priority), "ip", family6(is6), "rule")
