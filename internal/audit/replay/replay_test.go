@@ -249,7 +249,7 @@ func TestReplay(t *testing.T) {
 				}
 			}
 			assert.Equal(t, strings.Join(capture.Stray(func(bool) bool { return true }), ", "), c.stray)
-			for _, p := range capture.Pods(nil, 9) { // an address outside is none, even if it has asked by ARP, nor is a gateway
+			for _, p := range capture.Pods(nil, 9) { // no address outside, even if it has asked by ARP, and no gateway
 				for _, not := range []string{"203.0.113.7", "10.4.0.2"} {
 					assert.True(t, !slices.Contains(p.Addresses, netip.MustParseAddr(not)), "%v", p.Addresses)
 				}

@@ -27,7 +27,7 @@ type Capture struct {
 	Silent     []netip.Addr      // neighbours that do not answer
 	Sysctls    map[string]string // in the form net/ipv4/ip_forward
 	Listeners  []Listener
-	Untried    []string // what is known to be left out of the copy
+	Untried    []string // parts of the node that the copy lacks
 	Queues     []uint16 // of NFQUEUE, from which a program takes packets
 	Sets       []Message
 	Subsystems []uint16 // of Sets

@@ -184,7 +184,7 @@ func (c *Capture) readPolicies() (err error) {
 	return nil
 }
 
-// NoAssociation is what Part.Table says about a policy of IPsec whose packets wait until the other side has agreed.
+// NoAssociation is Part.Table of a policy of IPsec without a security association: its packets wait for IKE.
 const NoAssociation = "no security association"
 
 // Of struct xfrm_userpolicy_info of include/uapi/linux/xfrm.h, and XFRM_MSG_GETPOLICY, _UPDPOLICY and _GETSA.
