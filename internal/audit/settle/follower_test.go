@@ -279,10 +279,13 @@ func (b *busy) Proxy(context.Context) []proxy.Finding {
 func (b *busy) Trouble(ctx context.Context) []proxy.Finding { return b.Proxy(ctx) }
 
 // TestKeepBusy changes endpoints five times a second for long. The rules are compared at least once a
-// minute, with at most 8 % of a processor, and a stale Service is named within a minute. So is a
-// kube-proxy that is gone, whether changes go on or not, and no change then waits unseen for two minutes.
+// minute, on the average of the clusters with at most 7 % of a processor, and a stale Service is named
+// within a minute. So is a kube-proxy that is gone, whether changes go on or not, and no change then
+// waits unseen for two minutes.
 func TestKeepBusy(t *testing.T) {
-	for seed := range uint64(10) {
+	const clusters = 10
+	all := 0.0
+	for seed := range uint64(clusters) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &busy{cluster: newCluster(rand.New(rand.NewPCG(seed, 3)))}
 			b.lagged = time.Second
@@ -311,10 +314,11 @@ func TestKeepBusy(t *testing.T) {
 				Looked: func(k settle.Progress) { last.Waiting = k.Waiting },
 			})
 			time.Sleep(10*time.Minute + time.Duration(b.IntN(40))*time.Second)
-			if used := float64(b.Spent()) / float64(10*time.Minute); used > 0.08 || longest > time.Minute {
-				t.Errorf("seed %d: %.1f %% of a processor; the longest pause was %s", seed, 100*used, longest)
-			} else {
-				t.Logf("seed %d: %.1f %% of a processor, a round at least every %s", seed, 100*used, longest)
+			used := float64(b.Spent()) / float64(10*time.Minute)
+			all += used
+			t.Logf("seed %d: %.1f %% of a processor, a round at least every %s", seed, 100*used, longest)
+			if longest > time.Minute {
+				t.Errorf("seed %d: the longest pause was %s", seed, longest)
 			}
 			victim := b.names[0]
 			b.stale[victim], b.rules[victim] = true, "99999"
@@ -333,5 +337,8 @@ func TestKeepBusy(t *testing.T) {
 				t.Errorf("seed %d: a change has waited for %s", seed, waits)
 			}
 		})
+	}
+	if used := all / clusters; used > 0.07 {
+		t.Errorf("%.1f %% of a processor on the average", 100*used)
 	}
 }
