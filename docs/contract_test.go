@@ -167,7 +167,7 @@ func (c *contractor) exec(name string, args ...string) (stdout []byte, code int)
 
 // names adds the names of all checks, and of the problems that a policy's check block can name.
 func (c *contractor) names() {
-	for _, name := range catalog.Names() {
+	for _, name := range catalog.Known().Checks {
 		c.add("problem %s", name)
 	}
 	for former := range catalog.Renamed() { // an alias keeps the promise

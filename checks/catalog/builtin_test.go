@@ -19,7 +19,7 @@ import (
 // TestEveryBuiltinRequirementFails: each module, sysctl and link of each built-in policy fails on a node that does not meet it.
 func TestEveryBuiltinRequirementFails(t *testing.T) {
 	facts := map[string]any{"kernel.version": "5.4.0", "node.cpus": int64(2)}
-	known := policy.Options{Checks: catalog.Names(), Vars: map[string]string{},
+	known := policy.Options{Checks: catalog.Known().Checks, Vars: map[string]string{},
 		Fact: func(name string) (any, bool) { v, ok := facts[name]; return v, ok }}
 	tested := map[string]bool{}
 	for _, name := range policy.Builtins() {
@@ -39,7 +39,7 @@ func TestEveryBuiltinRequirementFails(t *testing.T) {
 		}{{withoutModules(), []string{"module"}}, {wrongNode(p), []string{"sysctl", "link"}}} {
 			for _, r := range checks.Inspect(t.Context(), broken.node.Host(), checks.Boot, catalog.For(p, checks.Boot)).Results {
 				kind, _, _ := strings.Cut(r.Name, ".")
-				if slices.Contains(catalog.Names(), r.Name) || !slices.Contains(broken.kinds, kind) {
+				if slices.Contains(catalog.Known().Checks, r.Name) || !slices.Contains(broken.kinds, kind) {
 					continue
 				}
 				tested[r.Name] = true

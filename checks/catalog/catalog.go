@@ -35,12 +35,3 @@ func Problems() []checks.Problem {
 	return slices.Concat(image.Problems(), writers.Problems(), kubelet.Problems(), links.Problems(), conntrack.Problems(),
 		packetfilter.Problems(), kubeproxy.Problems())
 }
-
-// Names returns the names that a check block of a policy may have.
-func Names() []string {
-	var names []string
-	for _, p := range Problems() {
-		names = append(names, p.Name)
-	}
-	return names
-}

@@ -18,7 +18,7 @@ import (
 // Load loads a policy.
 func Load(t testing.TB, text string) *policy.Policy {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Known().Checks})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

@@ -28,7 +28,7 @@ func (c Case) obey(t *testing.T) {
 	}
 	for _, text := range []string{c.Policy + "\ncheck \"" + c.Problem + "\" {}\n", "use \"kubernetes\" {}\n"} {
 		asked := Load(t, text)
-		for _, name := range catalog.Names() {
+		for _, name := range catalog.Known().Checks {
 			if !slices.ContainsFunc(asked.Problems, func(b policy.Problem) bool { return b.Name == name }) {
 				text += "check \"" + name + "\" {}\n"
 			}

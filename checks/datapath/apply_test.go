@@ -16,7 +16,7 @@ import (
 // if a requirement does not pass afterwards.
 func applyPolicy(t testing.TB, n *netns.Namespace, text string) {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
+	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Known().Checks})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

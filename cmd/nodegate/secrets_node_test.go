@@ -29,7 +29,7 @@ link "uplink" {
   mtu = 9001
 }
 `)
-	for _, name := range catalog.Names() {
+	for _, name := range catalog.Known().Checks {
 		b.WriteString("check \"" + name + "\" {}\n")
 	}
 	return b.String()

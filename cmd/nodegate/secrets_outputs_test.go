@@ -74,7 +74,7 @@ func (r *secretsRun) recorded() {
 		return err
 	})
 	r.search("snapshot --show", func(b *bytes.Buffer) error { return s.Contents(b) })
-	p := preview.Policy{Source: policy.Read([]policy.File{{Name: "new.hcl", Text: []byte(secretsPolicy())}}, policy.Options{Checks: catalog.Names()})}
+	p := preview.Policy{Source: policy.Read([]policy.File{{Name: "new.hcl", Text: []byte(secretsPolicy())}}, policy.Options{Checks: catalog.Known().Checks})}
 	if len(r.list) == len(catalog.For(r.policy, checks.All)) { // previews take all checks
 		nodes, errs := p.Nodes(ctx, 1, func(int) (preview.Document, error) { return preview.Document{Name: "n", Text: snapshot.Bytes()}, nil })
 		r.search("preview json", func(b *bytes.Buffer) error { fmt.Fprint(b, errs); return report.JSON(b, preview.NewSummary(nodes)) })

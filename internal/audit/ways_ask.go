@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/replay"
 	"nodegate/internal/host"
 	"nodegate/internal/host/replica"
@@ -136,7 +135,7 @@ func question(rep *Judgment) (q replay.Question) {
 		func(s *Service) bool { return s.Name == "default/kubernetes:https" },
 		func(s *Service) bool { return s.Port == 53 },
 		func(s *Service) bool {
-			return slices.ContainsFunc(rep.HostPorts, func(p proxy.HostPort) bool { return int(p.At.Port()) == s.NodePort })
+			return slices.ContainsFunc(rep.HostPorts, func(p ruleset.HostPort) bool { return int(p.At.Port()) == s.NodePort })
 		},
 		func(s *Service) bool { return s.ExternalLocal },
 		func(s *Service) bool { return len(s.LoadBalancerIPs)+len(s.ExternalIPs) > 0 },
@@ -159,9 +158,7 @@ func question(rep *Judgment) (q replay.Question) {
 			}
 		}
 	}
-	for _, p := range rep.HostPorts {
-		q.Cluster.HostPorts = append(q.Cluster.HostPorts, replica.HostPort(p))
-	}
+	q.Cluster.HostPorts = rep.HostPorts
 	return q
 }
 

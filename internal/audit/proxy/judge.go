@@ -58,7 +58,7 @@ type Live struct {
 func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
-		HostPorts: hostPorts(sets), filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
+		HostPorts: ruleset.HostPorts(sets), filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nodegate/internal/audit/model"
+	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
 
@@ -17,9 +18,9 @@ type Judgment struct {
 	Findings []Finding    `json:"findings"`
 	Notes    []string     `json:"notes,omitempty"` // remarks about how the rules were read
 
-	Families  map[string]bool `json:"-"` // families that were judged
-	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
-	HostPorts []HostPort      `json:"-"` // in portmap's rules
+	Families  map[string]bool    `json:"-"` // families that were judged
+	NodePorts map[string]bool    `json:"-"` // families in which the rules serve node ports at some address
+	HostPorts []ruleset.HostPort `json:"-"` // in portmap's rules
 
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"

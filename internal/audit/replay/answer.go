@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/replica"
+	"nodegate/internal/ruleset"
 )
 
 // Question asks where packets of the node arrive.
@@ -86,6 +87,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		a.Fingerprint, a.Skipped = "", noPods
 		return a, nil
 	}
+	running := n.HostPorts(replica.CachedResults)
 	q.Cluster.Observe(n)
 	print, stray, misled := a.Fingerprint, a.Stray, q.Cluster.Misled(n)
 	if a, err := netip.ParseAddr(q.Sender); err == nil {
@@ -103,6 +105,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		}
 	}
 	a.Fingerprint, a.Stray, a.Misled = print, stray, misled
+	a.DropGone(running, n.HostPorts(replica.CachedResults))
 	for i := range a.Losses {
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {
@@ -114,6 +117,16 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		a.Losses[i].Taken = a.Losses[i].Taken || a.Losses[i].Kind == "" && taken
 	}
 	return a, err
+}
+
+// DropGone drops what is lost at host ports of Pods that are not left: when a Pod is deleted, its rules go before its link.
+func (a *Answer) DropGone(running, left []ruleset.HostPort) {
+	for i := range a.Losses {
+		a.Losses[i].Flows = slices.DeleteFunc(a.Losses[i].Flows, func(o Outcome) bool {
+			its := func(p ruleset.HostPort) bool { return o.Kind == ToHostPort && p.To == o.Want[0] }
+			return slices.ContainsFunc(running, its) && !slices.ContainsFunc(left, its)
+		})
+	}
 }
 
 // mirror matches the words of a rule that sends copies of packets elsewhere.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/replica"
+	"nodegate/internal/ruleset"
 )
 
 // Service is one port of a Service, as kube-proxy's rules know it.
@@ -28,7 +29,7 @@ type Cluster struct {
 	Servers  []netip.AddrPort // of the API
 	Page     netip.AddrPort   // of kube-proxy on this node
 
-	HostPorts []replica.HostPort // in the rules; Observe adds those of the container runtime
+	HostPorts []ruleset.HostPort // in the rules; Observe adds those of the container runtime
 
 	// What the capture shows.
 	Pods    []replica.Pod    // of this node
@@ -95,7 +96,7 @@ func (c *Cluster) Observe(n *replica.Capture) {
 
 // observeHostPorts adds the host ports of the container runtime, gives each an address of the node, and returns the first of their Pods.
 func (c *Cluster) observeHostPorts(n *replica.Capture) (pods []netip.Addr) {
-	var list []replica.HostPort
+	var list []ruleset.HostPort
 	for _, p := range append(n.HostPorts(replica.CachedResults), c.HostPorts...) {
 		if own, ok := n.Uplink(p.To.Addr().Is6()); ok && p.At.Addr().IsUnspecified() {
 			p.At = netip.AddrPortFrom(own, p.At.Port())

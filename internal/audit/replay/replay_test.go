@@ -21,6 +21,7 @@ import (
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/replica"
 	"nodegate/internal/require"
+	"nodegate/internal/ruleset"
 )
 
 // world is a node with three Pods on a bridge, of which two are known, kube-proxy's rules for two Services, and a CNI that masquerades.
@@ -81,7 +82,7 @@ func cluster() *replay.Cluster {
 	pod := func(a string) replica.Pod { return replica.Pod{Addresses: []netip.Addr{netip.MustParseAddr(a)}} }
 	return &replay.Cluster{Pods: []replica.Pod{pod("10.244.0.4"), pod("10.244.0.9")}, Servers: []netip.AddrPort{at("192.168.50.2:6443")},
 		Outside:   []netip.AddrPort{at("203.0.113.7:443")},
-		HostPorts: []replica.HostPort{{Protocol: unix.IPPROTO_TCP, At: at("192.168.50.1:8081"), To: at("10.244.0.9:8080")}}, Services: []replay.Service{
+		HostPorts: []ruleset.HostPort{{Protocol: unix.IPPROTO_TCP, At: at("192.168.50.1:8081"), To: at("10.244.0.9:8080")}}, Services: []replay.Service{
 			{Name: "web", Protocol: unix.IPPROTO_TCP, Addresses: []netip.AddrPort{at("10.96.0.1:80")}, External: []netip.AddrPort{at("192.168.50.1:30080")},
 				Endpoints: []netip.AddrPort{at("10.244.0.4:8080")}},
 			{Name: "dns", Protocol: unix.IPPROTO_UDP, Addresses: []netip.AddrPort{at("10.96.0.2:53")}, Endpoints: []netip.AddrPort{at("10.244.1.4:53")}},

@@ -12,21 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/file"
+	"nodegate/internal/ruleset"
 )
-
-// HostPort is a port of the node that a CNI plugin, portmap, leads to a Pod.
-type HostPort struct {
-	Protocol uint8
-	At       netip.AddrPort // unspecified: at each address of the node
-	To       netip.AddrPort
-}
 
 // CachedResults is where libcni keeps the networks of the Pods that run (CacheDir in its api.go).
 const CachedResults = "/var/lib/cni/results"
 
 // HostPorts returns the host ports that the container runtime asked portmap for, of the Pods whose links are there. Files that cannot be
 // read, or are no results, have none.
-func (c *Capture) HostPorts(dir string) (list []HostPort) {
+func (c *Capture) HostPorts(dir string) (list []ruleset.HostPort) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		var cached struct { // cachedInfo in libcni's api.go; the names in the mappings differ in case between runtimes
@@ -43,8 +37,8 @@ func (c *Capture) HostPorts(dir string) (list []HostPort) {
 			}
 		}
 		text, err := file.Read(filepath.Join(dir, e.Name()), 1<<20)
-		if err != nil || json.Unmarshal(text, &cached) != nil || !bytes.Contains(cached.Config, []byte(`"portmap"`)) ||
-			bytes.Contains(cached.Config, []byte("conditionsV")) { // only for some senders
+		if err != nil || !bytes.Contains(text, []byte("portMappings")) || json.Unmarshal(text, &cached) != nil ||
+			!bytes.Contains(cached.Config, []byte(`"portmap"`)) || bytes.Contains(cached.Config, []byte("conditionsV")) { // only for some senders
 			continue
 		}
 		if !slices.ContainsFunc(c.Links, func(l Link) bool {
@@ -60,7 +54,8 @@ func (c *Capture) HostPorts(dir string) (list []HostPort) {
 					at = netip.IPv4Unspecified()
 				}
 				if known && m.HostPort > 0 && (at.IsUnspecified() || at.Is6() == ip.Address.Addr().Is6()) {
-					list = append(list, HostPort{protocol, netip.AddrPortFrom(at, m.HostPort), netip.AddrPortFrom(ip.Address.Addr(), m.ContainerPort)})
+					list = append(list, ruleset.HostPort{Protocol: protocol, At: netip.AddrPortFrom(at, m.HostPort),
+						To: netip.AddrPortFrom(ip.Address.Addr(), m.ContainerPort)})
 				}
 			}
 		}

@@ -51,7 +51,7 @@ func node(name, kernel, panicValue, modules string) *hosttest.Machine {
 func snapshot(t *testing.T, m *hosttest.Machine, text string) string {
 	t.Helper()
 	recording, s := host.Record(m.Host())
-	o := policy.Options{Checks: catalog.Names(), Fact: func(name string) (any, bool) { return recording.Fact(t.Context(), name) }}
+	o := policy.Options{Checks: catalog.Known().Checks, Fact: func(name string) (any, bool) { return recording.Fact(t.Context(), name) }}
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, o)
 	require.True(t, !diags.HasErrors(), "%v", diags)
 	found := checks.Inspect(t.Context(), recording, checks.Boot, catalog.For(p, checks.Boot))
@@ -74,7 +74,7 @@ func previewed(t *testing.T, texts ...string) ([]preview.Forecast, []error) {
 func previewedBy(t *testing.T, text string, texts ...string) ([]preview.Forecast, []error) {
 	t.Helper()
 	files := []policy.File{{Name: "new.hcl", Text: []byte(text)}}
-	p := preview.Policy{Source: policy.Read(files, policy.Options{Checks: catalog.Names()})}
+	p := preview.Policy{Source: policy.Read(files, policy.Options{Checks: catalog.Known().Checks})}
 	return p.Nodes(t.Context(), len(texts), func(i int) (preview.Document, error) {
 		if texts[i] == "" {
 			return preview.Document{}, errors.New("no such file")

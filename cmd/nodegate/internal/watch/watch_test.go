@@ -86,7 +86,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 }
 
 func load(text string) (*policy.Policy, error) {
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Known().Checks})
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -1,4 +1,4 @@
-package proxy
+package ruleset
 
 import (
 	"net/netip"
@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"nodegate/internal/ruleset"
 )
 
 // HostPort is a port of the node that a CNI plugin, portmap, leads to a Pod.
@@ -17,9 +15,9 @@ type HostPort struct {
 	To       netip.AddrPort
 }
 
-// hostPorts returns the host ports in portmap's chains, also in those to which nothing leads.
-func hostPorts(sets []*ruleset.Set) (list []HostPort) {
-	for _, t := range ruleset.Tables(sets, "nat") {
+// HostPorts returns the host ports in portmap's chains, also in those to which nothing leads.
+func HostPorts(sets []*Set) (list []HostPort) {
+	for _, t := range Tables(sets, "nat") {
 		for _, c := range t.Chains {
 			if !strings.HasPrefix(c.Name, "CNI-DN-") {
 				continue
