@@ -93,9 +93,9 @@ func (a *API) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
 			return nil
 		})
 	}
-	err := read(slicesPath, v.ReadEndpointSlices)
+	err := read(slicesPath, func(r io.Reader) (err error) { v.Endpoints, err = proxy.LoadEndpointSlices(r); return err })
 	if err == nil {
-		err = read(servicesPath, v.ReadServices)
+		err = read(servicesPath, func(r io.Reader) (err error) { v.Services, err = proxy.LoadServices(r); return err })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)

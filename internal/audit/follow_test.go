@@ -117,8 +117,11 @@ func (f *followed) move(moved bool) {
 func (f *followed) list() *proxy.Versions {
 	v := proxy.NewVersions()
 	for name, read := range map[string]func(text string) error{
-		"services.json":       func(text string) error { return v.ReadServices(strings.NewReader(text)) },
-		"endpointslices.json": func(text string) error { return v.ReadEndpointSlices(strings.NewReader(text)) },
+		"services.json": func(s string) (err error) { v.Services, err = proxy.LoadServices(strings.NewReader(s)); return err },
+		"endpointslices.json": func(s string) (err error) {
+			v.Endpoints, err = proxy.LoadEndpointSlices(strings.NewReader(s))
+			return err
+		},
 	} {
 		text, err := os.ReadFile(recorded + name)
 		list := string(text)

@@ -207,7 +207,10 @@ func TestIPVSRangesState(t *testing.T) {
 	state := func(node, of string) string {
 		rep := Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, node)}), Options{})
 		api := NewVersions()
-		require.NoError(t, errors.Join(api.ReadServices(strings.NewReader(ipvsServices)), api.ReadEndpointSlices(strings.NewReader(ipvsSlices))))
+		var err, err2 error
+		api.Services, err = LoadServices(strings.NewReader(ipvsServices))
+		api.Endpoints, err2 = LoadEndpointSlices(strings.NewReader(ipvsSlices))
+		require.NoError(t, errors.Join(err, err2))
 		api.Complete(&rep, Live{})
 		return rep.State(ServicePort{of, ruleset.IPv4})
 	}

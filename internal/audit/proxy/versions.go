@@ -3,7 +3,6 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -19,21 +18,9 @@ type Versions struct {
 	pastServices map[string][]*serviceObject
 }
 
-// NewVersions returns empty Versions, to be filled from the two lists.
+// NewVersions returns Versions without the two lists.
 func NewVersions() *Versions {
 	return &Versions{pastSlices: map[string][]sliceSet{}, pastServices: map[string][]*serviceObject{}}
-}
-
-// ReadEndpointSlices reads the list as LoadEndpointSlices does.
-func (v *Versions) ReadEndpointSlices(r io.Reader) (err error) {
-	v.Endpoints, err = LoadEndpointSlices(r)
-	return err
-}
-
-// ReadServices reads the list as LoadServices does.
-func (v *Versions) ReadServices(r io.Reader) (err error) {
-	v.Services, err = LoadServices(r)
-	return err
 }
 
 // Event is one event of a watch, or a new list that replaces missed events.

@@ -105,6 +105,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		}
 	}
 	a.Fingerprint, a.Stray, a.Misled = print, stray, misled
+	a.Refused = append(a.Refused, q.Cluster.Astray(n)...)
 	a.DropGone(running, n.HostPorts(replica.CachedResults))
 	for i := range a.Losses {
 		l := &a.Losses[i]

@@ -59,7 +59,7 @@ func TestMainAnswers(t *testing.T) {
 		return a
 	}
 	healthy := ask("", "")
-	if len(healthy.Losses) > 0 || len(healthy.Flows) == 0 || !ask(healthy.Fingerprint, "").Unchanged {
+	if len(healthy.Losses)+len(healthy.Refused) > 0 || len(healthy.Flows) == 0 || !ask(healthy.Fingerprint, "").Unchanged {
 		t.Errorf("healthy: %+v", healthy)
 	}
 	pods := ask("", replay.FromPod)
@@ -97,6 +97,12 @@ func TestMainAnswers(t *testing.T) {
 	if a := ask("", ""); len(a.Losses) > 0 {
 		t.Errorf("undone: %+v", a.Losses)
 	}
+	run("ip addr del 10.244.0.1/24 dev cni0")
+	astray := "10.244.0.4, a Pod of this node (web), to which the route leaves by eth0 (`ip route get`)"
+	if a := ask("", ""); !slices.Contains(a.Refused, astray) {
+		t.Errorf("the bridge has no address: %q", a.Refused)
+	}
+	run("ip addr add 10.244.0.1/24 dev cni0")
 	run("ip link add eth1 type veth peer name e2 netns $other; ip addr add 192.168.60.1/24 dev eth1; ip link set eth1 up; " +
 		"nsenter --net=$other ip link set e2 up; ip route add throw 10.0.0.0/8 table 200; ip route add default via 192.168.60.254 dev eth1 table 200; " +
 		"ip rule add pref 200 from 10.244.0.0/16 lookup 200")

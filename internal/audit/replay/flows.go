@@ -122,6 +122,18 @@ func (c *Cluster) Misled(n *replica.Capture) (list []string) {
 	return list
 }
 
+// Astray returns the Pods of this node, as kube-proxy's rules of external traffic know them, to which the route leaves by an uplink.
+func (c *Cluster) Astray(n *replica.Capture) (list []string) {
+	for _, s := range c.Services {
+		for _, e := range s.Here {
+			if link := n.LeavesBy(e.Addr()); link != "" && !slices.Contains(c.Own, e.Addr()) {
+				list = append(list, fmt.Sprintf("%s, a Pod of this node (%s), to which the route leaves by %s (`ip route get`)", e.Addr(), s.Name, link))
+			}
+		}
+	}
+	return list
+}
+
 // Bounds of what stands for all.
 const (
 	maxPods = 6

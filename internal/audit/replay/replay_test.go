@@ -84,7 +84,7 @@ func cluster() *replay.Cluster {
 		Outside:   []netip.AddrPort{at("203.0.113.7:443")},
 		HostPorts: []ruleset.HostPort{{Protocol: unix.IPPROTO_TCP, At: at("192.168.50.1:8081"), To: at("10.244.0.9:8080")}}, Services: []replay.Service{
 			{Name: "web", Protocol: unix.IPPROTO_TCP, Addresses: []netip.AddrPort{at("10.96.0.1:80")}, External: []netip.AddrPort{at("192.168.50.1:30080")},
-				Endpoints: []netip.AddrPort{at("10.244.0.4:8080")}},
+				Endpoints: []netip.AddrPort{at("10.244.0.4:8080")}, Here: []netip.AddrPort{at("10.244.0.4:8080")}},
 			{Name: "dns", Protocol: unix.IPPROTO_UDP, Addresses: []netip.AddrPort{at("10.96.0.2:53")}, Endpoints: []netip.AddrPort{at("10.244.1.4:53")}},
 		}}
 }
@@ -191,8 +191,10 @@ func TestReplay(t *testing.T) {
 			"tc qdisc add dev eth0 root handle 1: htb default 10; tc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit; for l in eth0 wg0; do tc qdisc add dev $l ingress; done; " +
 			"tc filter add dev eth0 ingress pref 1 u32 match u32 0 0 action mirred egress redirect dev ifb0; " +
 			"tc filter add dev wg0 ingress pref 2 u32 match u32 0 0 action mirred egress mirror dev eth0"},
-		{name: "a shaper is left of a test", change: "tc qdisc add dev eth0 root tbf rate 1kbit burst 32kbit latency 400ms",
-			untried: "tbf of tc on eth0, which may delay or drop packets (`tc qdisc show dev eth0`)"},
+		{name: "shapers are left of a test", change: "tc qdisc add dev eth0 root tbf rate 1kbit burst 32kbit latency 400ms; " +
+			"tc qdisc add dev cni0 root handle 1: htb default 2; tc class add dev cni0 parent 1: classid 1:2 htb rate 9kbit",
+			untried: "tbf of tc on eth0, which may delay or drop packets (`tc qdisc show dev eth0`)\n" +
+				"htb of tc on cni0, which may delay or drop packets (`tc qdisc show dev cni0`)"},
 		{name: "a program of eBPF", change: "tc qdisc add dev eth0 ingress; tc filter add dev eth0 ingress bpf bytecode '1,6 0 0 4294967295,'",
 			untried: "the eBPF program of eth0"},
 		{name: "another node is silent", change: "ip link add flannel.1 type vxlan id 1 local 192.168.50.1 dstport 8472 nolearning; ip link set flannel.1 up; " +

@@ -3,7 +3,7 @@ package replay
 import (
 	"context"
 	"net/netip"
-	"slices"
+	"sort"
 
 	"nodegate/internal/host/replica"
 )
@@ -11,45 +11,30 @@ import (
 // takeAway finds the part without which a flow passes, by halves: the last of the shortest beginning of other programs' parts whose
 // absence lets it pass. The rules of a CNI come last, for without them Pods may reach nothing.
 func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
-	var list, last []int
+	var list, jumps, last []int
 	for i := range p.Replica.Capture.Parts {
 		one := &p.Replica.Capture.Parts[i]
 		switch {
 		case one.Own:
 		case isOfNetwork(one):
 			last = append(last, i)
+		case one.Target != "":
+			jumps = append(jumps, i)
 		default:
 			list = append(list, i)
 		}
 	}
-	// The rules of a chain come before those that lead to it: the innermost is named.
-	slices.SortStableFunc(list, func(a, b int) int {
-		parts := p.Replica.Capture.Parts
-		switch {
-		case (parts[a].Target == "") == (parts[b].Target == ""):
-			return 0
-		case parts[a].Target != "":
-			return 1
-		}
-		return -1
-	})
+	list = append(list, jumps...) // after the rules of the chain to which they lead: the innermost is named
 	if !p.passes(ctx, o, list) {
 		if list = append(list, last...); len(last) == 0 || !p.passes(ctx, o, list) {
 			return -1, false
 		}
 	}
-	low, high := 0, len(list) // without list[:low] it is lost, without list[:high] it passes
-	for high-low > 1 {
-		if middle := (low + high) / 2; p.passes(ctx, o, list[:middle]) {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	if high == 0 {
+	if len(list) == 0 {
 		return -1, false
 	}
-	return list[high-1], true
+	at := sort.Search(len(list)-1, func(i int) bool { return p.passes(ctx, o, list[:i+1]) })
+	return list[at], true
 }
 
 // detour finds a route more specific than the default route without which a flow passes: without all routes nothing does.

@@ -257,10 +257,10 @@ func (c *cluster) List(_ context.Context, latest bool) (*proxy.Versions, error) 
 	}
 	v := proxy.NewVersions()
 	list := `{"metadata": {"resourceVersion": "%d"}, "items": [%s]}`
-	if err := v.ReadServices(strings.NewReader(fmt.Sprintf(list, n, strings.Join(services, ",")))); err != nil {
-		return nil, err
-	}
-	return v, v.ReadEndpointSlices(strings.NewReader(fmt.Sprintf(list, n, strings.Join(slices, ","))))
+	var err, err2 error
+	v.Services, err = proxy.LoadServices(strings.NewReader(fmt.Sprintf(list, n, strings.Join(services, ","))))
+	v.Endpoints, err2 = proxy.LoadEndpointSlices(strings.NewReader(fmt.Sprintf(list, n, strings.Join(slices, ","))))
+	return v, errors.Join(err, err2)
 }
 
 // Follow sends every version since the list, in order and with a delay.

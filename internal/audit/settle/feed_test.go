@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,8 +23,10 @@ func listed(t *testing.T, address string) *proxy.Versions {
 	t.Helper()
 	text, _ := slice(t, address)
 	v := proxy.NewVersions()
-	require.NoError(t, v.ReadServices(strings.NewReader(`{"items": []}`)))
-	require.NoError(t, v.ReadEndpointSlices(strings.NewReader(`{"items": [`+text+`]}`)))
+	var err, err2 error
+	v.Services, err = proxy.LoadServices(strings.NewReader(`{"items": []}`))
+	v.Endpoints, err2 = proxy.LoadEndpointSlices(strings.NewReader(`{"items": [` + text + `]}`))
+	require.NoError(t, errors.Join(err, err2))
 	return v
 }
 

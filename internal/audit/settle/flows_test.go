@@ -34,14 +34,13 @@ func (l *listing) List(_ context.Context, latest bool) (*proxy.Versions, error) 
 		endpoint = l.later
 	}
 	v := proxy.NewVersions()
-	err := v.ReadServices(strings.NewReader(`{"items": [{"kind": "Service", "metadata": {"namespace": "default", "name": "log"},
+	var err, err2 error
+	v.Services, err = proxy.LoadServices(strings.NewReader(`{"items": [{"kind": "Service", "metadata": {"namespace": "default", "name": "log"},
 		"spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 514, "protocol": "UDP"}]}}]}`))
-	if err != nil {
-		return nil, err
-	}
-	return v, v.ReadEndpointSlices(strings.NewReader(`{"items": [{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {
+	v.Endpoints, err2 = proxy.LoadEndpointSlices(strings.NewReader(`{"items": [{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {
 		"namespace": "default", "name": "log-1", "labels": {"kubernetes.io/service-name": "log"}},
 		"endpoints": [{"addresses": ["` + endpoint + `"]}], "ports": [{"port": 514, "protocol": "UDP"}]}]}`))
+	return v, errors.Join(err, err2)
 }
 
 // TestFlows checks that a flow is reported only if it persists, is in use, and its endpoint is

@@ -39,21 +39,16 @@ func (c *Capture) addPolicy(chain *nftChain) int {
 // it, even if another program has emptied it.
 func (c *Capture) Masquerades(is6 bool) bool {
 	family := map[bool]byte{false: unix.NFPROTO_IPV4, true: unix.NFPROTO_IPV6}[is6]
-	for _, chain := range []string{"FLANNEL-POSTRTG", "IP-MASQ-AGENT", "KIND-MASQ-AGENT"} {
-		for _, u := range c.NFT {
-			for _, m := range u.Messages {
-				if m.Kind == unix.NFT_MSG_NEWCHAIN && m.Family == family && bytes.Contains(m.Payload, append([]byte(chain), 0)) {
-					return true
-				}
-			}
-		}
-		for i := range c.Legacy {
-			if c.Legacy[i].IPv6 == is6 && bytes.Contains(c.Legacy[i].Blob, append([]byte(chain), 0)) {
-				return true
-			}
-		}
+	isNamed := func(in []byte) bool {
+		return slices.ContainsFunc([]string{"FLANNEL-POSTRTG\x00", "IP-MASQ-AGENT\x00", "KIND-MASQ-AGENT\x00"}, func(chain string) bool {
+			return bytes.Contains(in, []byte(chain))
+		})
 	}
-	return false
+	return slices.ContainsFunc(c.NFT, func(u Unit) bool {
+		return slices.ContainsFunc(u.Messages, func(m Message) bool {
+			return m.Kind == unix.NFT_MSG_NEWCHAIN && m.Family == family && isNamed(m.Payload)
+		})
+	}) || slices.ContainsFunc(c.Legacy, func(l Legacy) bool { return l.IPv6 == is6 && isNamed(l.Blob) })
 }
 
 // HasForeign reports whether other programs than kube-proxy and kubelet have rules, sets or routing rules, whether there are routes of

@@ -78,6 +78,16 @@ func (c *Capture) Stray(serves func(is6 bool) bool) (list []string) {
 	return list
 }
 
+// LeavesBy returns the uplink by which the route to an address leaves, or "".
+func (c *Capture) LeavesBy(a netip.Addr) string {
+	if m := c.route(a, func([]byte, int) bool { return true }); m != nil {
+		if l := c.link(linkOfRoute(m)); l != nil && c.isUplink(l) {
+			return l.Name
+		}
+	}
+	return ""
+}
+
 // leadsToPods reports whether a link is a veth without a gateway behind it, or a bridge of veths, and no uplink.
 func (c *Capture) leadsToPods(index int) bool {
 	l := c.link(index)

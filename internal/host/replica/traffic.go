@@ -25,9 +25,12 @@ func (c *Capture) readTraffic(s *wire.Conn) {
 	for _, m := range all {
 		a := attributes(m[sizeofTcmsg:], unix.TCA_OPTIONS)
 		kind, l := name(a[unix.TCA_KIND]), c.link(intOf(m[4:8]))
-		const parameters, rate, slow = 1, 8, 8000 // TCA_TBF_PARMS; of struct tc_tbf_qopt, bytes a second
-		tbf := attributes(a[unix.TCA_OPTIONS], parameters)[parameters]
-		if l != nil && (kind == "netem" || kind == "tbf" && len(tbf) > 12 && binary.NativeEndian.Uint32(tbf[rate:]) < slow) {
+		delays := kind == "netem" || kind == "tbf" && isSlow(m, 8) // rate in struct tc_tbf_qopt
+		if kind == "htb" && l != nil {
+			classes, _ := s.Dump(unix.RTM_GETTCLASS, trafficMessage(l.Index, 0, 0, 0, "", nil)[:sizeofTcmsg])
+			delays = slices.ContainsFunc(classes, func(m []byte) bool { return isSlow(m, 20) }) // ceil in struct tc_htb_opt
+		}
+		if l != nil && delays {
 			c.Untried = append(c.Untried, fmt.Sprintf("%s of tc on %s, which may delay or drop packets (`tc qdisc show dev %[2]s`)", kind, l.Name))
 		}
 		if l != nil && (kind == "ingress" || kind == "clsact") {
@@ -48,6 +51,13 @@ func (c *Capture) readTraffic(s *wire.Conn) {
 			c.Untried = append(c.Untried, "Pods of the node "+node.String()+", which does not answer (`bridge fdb`)")
 		}
 	}
+}
+
+// isSlow reports whether the parameters of a shaper have less than 64 kbit/s, in bytes a second, at an offset.
+func isSlow(m []byte, at int) bool {
+	const parameters = 1 // TCA_TBF_PARMS, TCA_HTB_PARMS
+	p := attributes(attributes(m[sizeofTcmsg:], unix.TCA_OPTIONS)[unix.TCA_OPTIONS], parameters)[parameters]
+	return len(p) >= at+4 && binary.NativeEndian.Uint32(p[at:]) < 8000
 }
 
 func trafficMessage(link int, handle, parent, info uint32, kind string, options []byte) []byte {
