@@ -243,7 +243,8 @@ func (s *step) run(t Tree) error {
 			err = errors.Join(err, t.Unstage(f.Path))
 		}
 		// The journal lists the new directories until they are gone.
-		undone := errors.Join(t.UnstageDir(PolicyDir), removeDirs(t, s.newDirs()))
+		added := slices.DeleteFunc(slices.Clone(s.next.Dirs), func(d string) bool { return slices.Contains(s.old.Dirs, d) })
+		undone := errors.Join(t.UnstageDir(PolicyDir), removeDirs(t, added))
 		if s.unfinished = undone != nil; !s.unfinished && len(s.old.Entries) > 0 {
 			undone = s.old.write(t)
 		}
@@ -274,10 +275,6 @@ func (s *step) run(t Tree) error {
 		s.next.Entries[i].Wrote = s.next.Entries[i].Wrote[:1]
 	}
 	return s.next.write(t)
-}
-
-func (s *step) newDirs() []string {
-	return slices.DeleteFunc(slices.Clone(s.next.Dirs), func(d string) bool { return slices.Contains(s.old.Dirs, d) })
 }
 
 func (s *step) stage(t Tree) error {

@@ -48,14 +48,12 @@ exit status of "nodegate check" says whether the node differs.`,
 	return c
 }
 
-// inspectForPlan runs no program of the policy: plan shows changes, and a program makes none that it could show.
-func inspectForPlan(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
-	return checks.Inspect(ctx, h, stage, checks.WithoutPrograms(list))
-}
-
 // plan inspects h and writes the changes that apply would make.
 func (o *checkRun) plan(c *cobra.Command, h *host.Host) (verdict.Verdict, error) {
-	p, found, err := o.examine(c, h, inspectForPlan)
+	// It runs no program of the policy: plan shows changes, and a program makes none that it could show.
+	p, found, err := o.examine(c, h, func(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
+		return checks.Inspect(ctx, h, stage, checks.WithoutPrograms(list))
+	})
 	if err != nil {
 		return verdict.Unknown, err
 	}

@@ -68,7 +68,7 @@ func writeKops(in Input) (Result, error) {
 // even with a leading "-". So keys that may be missing are left to nodegate.
 func kopsSysctls(content []byte, modules []string) (file []byte, parameters []string) {
 	var b bytes.Buffer
-	for _, line := range splitLines(content) {
+	for _, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
 		name, value, assigned := strings.Cut(line, " = ")
 		key, err := policy.ParseKey(name)
 		switch {

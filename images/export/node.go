@@ -1,7 +1,6 @@
 package export
 
 import (
-	"bytes"
 	"errors"
 	"path"
 	"slices"
@@ -83,9 +82,4 @@ func kubeletOnly(in Input) []Lack {
 		return nil
 	}
 	return []Lack{{"gate", "kubelet runs as kubelet.service on this target, but the policy's gate holds " + g.Unit, g.Range}}
-}
-
-// splitLines returns the lines of a text without their line ends.
-func splitLines(text []byte) []string {
-	return strings.Split(string(bytes.TrimSuffix(text, []byte("\n"))), "\n")
 }

@@ -213,7 +213,8 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 	case !slices.ContainsFunc(lost, func(r Flow) bool { return !is6(r) }):
 		f.Family = ruleset.IPv6
 	}
-	if f.Name == "kubeproxy.way.service" && oneService(lost) {
+	others := func(r Flow) bool { return r.Service != lost[0].Service }
+	if f.Name == "kubeproxy.way.service" && !slices.ContainsFunc(lost, others) {
 		f.Service = lost[0].Service
 	}
 	if node || f.Name == "kubeproxy.way.service" && strange || gone*2 < sent || l.Kind == "" ||
@@ -229,10 +230,6 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 		f.Message += ": " + lost[0].Why
 	}
 	return proxy.NewFinding(f), true
-}
-
-func oneService(lost []Flow) bool {
-	return !slices.ContainsFunc(lost, func(r Flow) bool { return r.Service != lost[0].Service })
 }
 
 // DescribeFlows returns who lacks an answer of whom: "from Pods and the node to Services (a, b) and machines outside".

@@ -304,15 +304,23 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			}
 			loaded = false
 		}
-		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies) })
+		traced, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies) })
 		if err != nil {
 			return err
 		}
 		loaded = true
+		part, found := -1, len(traced) > 0
+		if found {
+			part = traced[0]
+		}
 		if !found || parts[part].Own || !p.passes(ctx, o, []int{part}) {
-			if other, others := p.takeAway(ctx, o); others {
+			other, others := p.takeAway(ctx, o)
+			switch {
+			case others && (!found || parts[part].Own || p.passes(ctx, o, []int{other})):
 				part, found = other, true
-			} else if o.Kind == ToHostPort { // a rule that is missing
+			case others: // several parts would lose it, one after the other, and it meets this one first
+				p.share(ctx, open, o, part)
+			case o.Kind == ToHostPort: // a rule that is missing
 				found = false
 			}
 		}
@@ -350,6 +358,25 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 		}
 	}
 	return nil
+}
+
+// share gives a part to the flows like the one that it is the first to lose, if it is the first to lose all of them.
+func (p *Replay) share(ctx context.Context, open []*Outcome, with *Outcome, part int) {
+	like := slices.DeleteFunc(slices.Clone(open), func(o *Outcome) bool {
+		return o.Part >= 0 || o.Protocol != with.Protocol || o.Node != with.Node || o.Pod != with.Pod
+	})
+	var flows []Flow
+	for _, o := range like {
+		flows = append(flows, o.Flow)
+	}
+	if p.Replica.Load(ctx, nil) != nil {
+		return
+	}
+	if traced, err := p.Replica.Trace(ctx, func() { p.send(ctx, flows, copies) }); err == nil && slices.Equal(traced, []int{part}) {
+		for _, o := range like {
+			o.Part = part
+		}
+	}
 }
 
 // denial returns the route by which the kernel refuses a flow.

@@ -72,6 +72,10 @@ X
 const tunnel = `ip link add wg0 type veth peer name w1 netns $other; ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up
 `
 
+const severalDrop = `iptables-nft -P FORWARD DROP; iptables-nft -N reject; iptables-nft -A reject -p tcp -j REJECT --reject-with tcp-reset
+iptables-nft -A reject -p udp -j REJECT; iptables-nft -A reject -j REJECT; iptables-nft -A FORWARD -i cni0 -g reject
+`
+
 const localDNS = `ip link add nodelocaldns type bridge; ip link set nodelocaldns up; ip addr add 10.96.0.2/32 dev nodelocaldns
 iptables-nft -t raw -A PREROUTING -d 10.96.0.2 -p udp --dport 53 -j NOTRACK; iptables-nft -t raw -A OUTPUT -d 10.96.0.2 -p udp --dport 53 -j NOTRACK
 iptables-nft -t raw -A OUTPUT -s 10.96.0.2 -p udp --sport 53 -j NOTRACK
@@ -115,6 +119,10 @@ func TestReplay(t *testing.T) {
 			lost: "10.244.1.4 to an endpoint of web 10.244.0.4:8080", passes: "node to web 10.96.0.1:80", part: "nft family 1 table f: policy of chain c"},
 		{name: "the legacy backend drops", change: "iptables-legacy -N X; iptables-legacy -A FORWARD -j X; iptables-legacy -A X -s 1.2.3.4 -j DROP; iptables-legacy -A X -o eth0 -j DROP",
 			lost: "10.244.0.9 to the outside 203.0.113.7:443", passes: "10.244.0.9 to web 10.96.0.1:80", part: "legacy family 2 table filter chain X rule 2"},
+		{name: "each of several rules would drop", change: severalDrop, lost: "10.244.0.9 to the outside 203.0.113.7:443",
+			passes: "node to web 10.96.0.1:80", part: "nft family 2 table filter chain reject rule 1 "},
+		{name: "another one is the first for UDP", change: severalDrop, lost: "10.244.0.9 to dns 10.96.0.2:53",
+			passes: "node to dns 10.96.0.2:53", part: "nft family 2 table filter chain reject rule 2 "},
 		{name: "half is dropped", change: "iptables-nft -I FORWARD -p udp -m statistic --mode random --probability 0.5 -j DROP",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table filter chain FORWARD rule 1 "},
 		{name: "a mark is lost", change: "iptables-nft -t mangle -I FORWARD -s 1.2.3.4 -j DROP; iptables-nft -t mangle -A FORWARD -j MARK --set-mark 1",

@@ -203,7 +203,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.rest = k.looked.Add(restAfter(k.node.Spent() - spent))
 	k.rereadAfter = min(max(2*k.rereadAfter, lookEvery), k.opts.Every)
 	doubts := len(found) > 0 || err != nil || unanswered != nil
-	if !doubts || !sameFindings(found, k.kept.Findings) {
+	if !doubts || !slices.EqualFunc(found, k.kept.Findings, func(a, b proxy.Finding) bool { return identity(&a) == identity(&b) }) {
 		k.rereadAfter = lookEvery
 	}
 	if k.reread = (time.Time{}); doubts {
@@ -222,9 +222,4 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	}
 	k.kept.Waiting = k.waiting()
 	k.opts.Done(k.kept)
-}
-
-// sameFindings reports whether two rounds have the same findings, whatever their messages.
-func sameFindings(a, b []proxy.Finding) bool {
-	return slices.EqualFunc(a, b, func(a, b proxy.Finding) bool { return identity(&a) == identity(&b) })
 }

@@ -37,7 +37,7 @@ func PlainMessage(text string, known ...string) string {
 	constant := structuredMessage().FindString(text)
 	given := map[string]bool{}
 	for _, k := range known {
-		for _, token := range messageTokens(k) {
+		for _, token := range strings.FieldsFunc(k, func(r rune) bool { return strings.ContainsRune(messageSeparators, r) }) {
 			given[bareWord(token)] = true
 		}
 	}
@@ -46,10 +46,6 @@ func PlainMessage(text string, known ...string) string {
 
 // messageSeparators are the characters between words of messages.
 const messageSeparators = " \t\r\n\f\"'`,;()[]{}=<>|!\\"
-
-func messageTokens(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(messageSeparators, r) })
-}
 
 // plainTokens returns a text with mark in place of the words that shows rejects. before is the text before the word.
 func plainTokens(text, mark string, shows func(before, word string) bool) string {

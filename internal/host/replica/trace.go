@@ -8,15 +8,14 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Trace calls send, and returns the part that lost a packet in the meantime according to nf_tables' trace: an index of Capture.Parts.
-// ok is false if the trace shows no such part.
-func (r *Replica) Trace(ctx context.Context, send func()) (part int, ok bool, err error) {
+// Trace calls send, and returns the parts that lost packets in the meantime according to nf_tables' trace: indexes of Capture.Parts.
+func (r *Replica) Trace(ctx context.Context, send func()) (parts []int, err error) {
 	if len(r.Capture.NFT) == 0 {
-		return 0, false, nil
+		return nil, nil
 	}
 	tracer, err := r.Node.Trace(ctx)
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
 	defer tracer.Close()
 	send()
@@ -37,12 +36,12 @@ func (r *Replica) Trace(ctx context.Context, send func()) (part int, ok bool, er
 	}
 	for _, packet := range order {
 		if e := last[packet]; e != nil && e.Code&0xff != netns.Accept {
-			if part, ok = r.partOf(e); ok {
-				return part, true, nil
+			if part, ok := r.partOf(e); ok && !slices.Contains(parts, part) {
+				parts = append(parts, part)
 			}
 		}
 	}
-	return 0, false, err
+	return parts, err
 }
 
 // partOf finds the part of an event: the rules of the copy are in the order in which they were loaded.

@@ -126,7 +126,8 @@ func (w *Watcher) finishRound(ctx context.Context, f found) {
 		if off != "" || !res.Differs() || res.Metadata.Drift != policy.Correct {
 			continue
 		}
-		if len(res.State.Changes) > 0 && !w.isLink(res.Name) && w.fights.mayCorrect(res.Name, now) {
+		isLink := slices.ContainsFunc(w.links, func(l setting.Link) bool { return l.Name() == res.Name })
+		if len(res.State.Changes) > 0 && !isLink && w.fights.mayCorrect(res.Name, now) {
 			fix = append(fix, f.list[i])
 		}
 	}
@@ -186,10 +187,6 @@ func (w *Watcher) recordTried(ctx context.Context, all checks.Outcome, name stri
 	if begins {
 		w.reportFight(ctx, name)
 	}
-}
-
-func (w *Watcher) isLink(name string) bool {
-	return slices.ContainsFunc(w.links, func(l setting.Link) bool { return l.Name() == name })
 }
 
 // failingLinks returns the link requirements that fail in the report, if drift is not "" only those with this drift. They are corrected
