@@ -9,7 +9,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"nodegate/policy"
-	"nodegate/units"
 )
 
 // kopsHook is a HookSpec of kops (pkg/apis/kops); it is the same in v1alpha2 and v1alpha3.
@@ -52,7 +51,8 @@ func writeKops(in Input) (Result, error) {
 		if path.Dir(f.Path) == "/etc/sysctl.d" {
 			f.Content, k.Spec.SysctlParameters = kopsSysctls(f.Content, in.Policy.ModuleNames())
 		}
-		k.Spec.FileAssets = append(k.Spec.FileAssets, kopsFile{assetName(f), f.Path, roles, fmt.Sprintf("%04o", f.Mode), string(f.Content)})
+		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(f.Path, "/"))
+		k.Spec.FileAssets = append(k.Spec.FileAssets, kopsFile{name, f.Path, roles, fmt.Sprintf("%04o", f.Mode), string(f.Content)})
 	}
 	lacks := kubeletOnly(in)
 	text, err := encodeYAML(k)
@@ -90,11 +90,6 @@ func belongsToLink(key policy.Key) bool {
 	p := strings.Split(string(key), "/")
 	return len(p) == 5 && p[0] == "net" && (p[2] == "conf" || p[2] == "neigh") && p[3] != "all" && p[3] != "default" && p[3] != "lo" &&
 		!key.IsGlob()
-}
-
-// assetName turns a file's path into the name of a fileAsset.
-func assetName(f units.File) string {
-	return strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(f.Path, "/"))
 }
 
 func encodeYAML(v any) ([]byte, error) {

@@ -50,6 +50,7 @@ func TestFindLosses(t *testing.T) {
 		"a page":             {rule, flow(ToPage, netip.Addr{}, 4), "", 0, ""},
 		"nothing is lost":    {rule, flow(ToOutside, pod, 0), "", 0, ""},
 		"a tunnel":           {Loss{Kind: "route", Chain: "default", Table: "52", Rule: "default dev wg0"}, func() Flow { f := flow(ToOutside, pod, 0); f.Link = "wg0"; return f }(), "", 0, "leave by wg0"},
+		"no program prints":  {Loss{Kind: "route", Chain: "192.168.50.2/32", Table: "254"}, func() Flow { f := flow(ToOutside, pod, 0); f.Link = "wg0"; return f }(), "", 0, "192.168.50.2/32 of table main"},
 		"state starts empty": {rule, func() Flow { f := flow(ToOutside, pod, 4); f.Doubt = "a rate"; return f }(), "", 0, "may be lost: a rate"},
 	} {
 		c.loss.Flows = []Flow{c.flow}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,7 +26,7 @@ func Describe(l *Loss) string {
 		where = fmt.Sprintf("the %s `%s`", l.Kind, l.Rule)
 		if l.Rule == "" {
 			which := map[bool]string{true: l.Chain, false: fmt.Sprint(l.Position)}[l.Kind == replica.PartRoute]
-			where = fmt.Sprintf("the %s %s of table %s", l.Kind, which, l.Table)
+			where = fmt.Sprintf("the %s %s of table %s", l.Kind, which, routes(l.Table))
 		}
 	case replica.PartNextHop:
 		where = fmt.Sprintf("the next hop %s on %s, which does not answer (`%s`),", l.Chain, l.Table, l.Rule)
@@ -59,6 +60,11 @@ func table(l *Loss) string {
 		return l.Table + " (" + Program(l) + ")"
 	}
 	return l.Family + " " + l.Table
+}
+
+// routes returns a table of routes as ip prints it (rt_tables of iproute2).
+func routes(table string) string {
+	return cmp.Or(map[string]string{"253": "default", "254": "main", "255": "local"}[table], table)
 }
 
 // owner returns another program. Its rule may be in a chain of kube-proxy or kubelet, or in one with a name like theirs.
@@ -105,11 +111,11 @@ func Remedy(l *Loss, lost []Flow) string {
 		if l.Table == "0" { // it refuses by itself
 			return "look at `ip rule`: " + find
 		}
-		return fmt.Sprintf("look at `ip rule` and `ip route show table %s`: %s", l.Table, find)
+		return fmt.Sprintf("look at `ip rule` and `ip route show table %s`: %s", routes(l.Table), find)
 	case replica.PartNextHop:
 		return "look whether that machine is up and forwards these packets: `ip route show table all` names the route to it"
 	case replica.PartRoute:
-		return fmt.Sprintf("look at `ip route show table %s`: %s", l.Table, find)
+		return fmt.Sprintf("look at `ip route show table %s`: %s", routes(l.Table), find)
 	case replica.PartFilter, replica.PartIPsec:
 		return fmt.Sprintf("run `%s del %s`; %s", l.Kind, l.Chain, find)
 	case replica.PartPolicy:

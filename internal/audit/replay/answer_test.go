@@ -77,6 +77,7 @@ func TestMainAnswers(t *testing.T) {
 			undo: "nft delete table inet fw", rule: ":c DROP but @ok"},
 		{do: "ip rule add pref 100 from 10.244.0.0/16 lookup 99; ip route add blackhole default table 99", undo: "ip rule del pref 100; ip route flush table 99",
 			rule: "100: from 10.244.0.0/16 lookup 99"},
+		{do: "ip route add blackhole 10.244.1.4", undo: "ip route del blackhole 10.244.1.4", rule: "blackhole 10.244.1.4"},
 		{do: "ip route replace blackhole 10.244.1.0/24", undo: "ip route replace 10.244.1.0/24 via 192.168.50.2", rule: "blackhole 10.244.1.0/24"},
 		{do: "iptables-nft -N cali-x; iptables-nft -A FORWARD -j cali-x; iptables-nft -A cali-x -o eth0 -j DROP", undo: "iptables-nft -F FORWARD; iptables-nft -F cali-x; iptables-nft -X cali-x",
 			rule: "-A cali-x -o eth0 -j DROP", owner: "Calico", policy: true},

@@ -302,7 +302,6 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			if err := p.Replica.Load(ctx, nil); err != nil {
 				return err
 			}
-			loaded = false
 		}
 		traced, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies) })
 		if err != nil {
@@ -362,12 +361,12 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 
 // share gives a part to the flows like the one that it is the first to lose, if it is the first to lose all of them.
 func (p *Replay) share(ctx context.Context, open []*Outcome, with *Outcome, part int) {
-	like := slices.DeleteFunc(slices.Clone(open), func(o *Outcome) bool {
-		return o.Part >= 0 || o.Protocol != with.Protocol || o.Node != with.Node || o.Pod != with.Pod
-	})
 	var flows []Flow
-	for _, o := range like {
-		flows = append(flows, o.Flow)
+	var like []*Outcome
+	for _, o := range open {
+		if o.Part < 0 && o.Protocol == with.Protocol && o.Node == with.Node && o.Pod == with.Pod {
+			flows, like = append(flows, o.Flow), append(like, o)
+		}
 	}
 	if p.Replica.Load(ctx, nil) != nil {
 		return

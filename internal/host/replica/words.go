@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 
@@ -29,6 +30,9 @@ func (p *Part) Words(ctx context.Context) string {
 		return line(ctx, p.To+" ", "ip", family6(is6), "neigh", "show", "dev", p.Table)
 	case PartRoute:
 		to := p.To
+		if one, err := netip.ParsePrefix(to); err == nil && one.IsSingleIP() {
+			to = one.Addr().String()
+		}
 		for _, kind := range []string{"", "unreachable ", "blackhole ", "prohibit ", "local "} {
 			if said := line(ctx, kind+to+" ", "ip", family6(is6), "route", "show", "table", p.Table); said != "" {
 				return said
