@@ -48,8 +48,8 @@ func Describe(l *Loss) string {
 
 // ofHostPorts is the remedy for ports that lead to no Pod, or to another one.
 const ofHostPorts = "look at `iptables-save -t nat | grep CNI-` or, if portmap writes for nft, `nft list table ip cni_hostport`: if the " +
-	"Pod's rules are gone (`firewall-cmd --reload` removes them), delete the Pod, and portmap writes those of the next one; if another Pod's " +
-	"take the port, give one another hostPort; if that Pod is gone, delete them"
+	"Pod's rules are gone (`firewall-cmd --reload` removes them), delete the Pod, and portmap writes those of the next one; if another " +
+	"Pod's take the port, give one another hostPort; if that Pod is gone, delete them"
 
 func toHostPorts(l *Loss) bool {
 	return !slices.ContainsFunc(l.Flows, func(f Flow) bool { return f.Kind != replay.ToHostPort })

@@ -99,7 +99,7 @@ func TestMainAnswers(t *testing.T) {
 		t.Errorf("undone: %+v", a.Losses)
 	}
 	run("ip addr del 10.244.0.1/24 dev cni0")
-	astray := "10.244.0.4, a Pod of this node (web), to which the route leaves by eth0 (`ip route get`)"
+	astray := "10.244.0.4, a Pod of this node (web), whose route leaves by eth0 (`ip route get`)"
 	if a := ask("", ""); !slices.Contains(a.Refused, astray) {
 		t.Errorf("the bridge has no address: %q", a.Refused)
 	}

@@ -127,7 +127,7 @@ func (c *Cluster) Astray(n *replica.Capture) (list []string) {
 	for _, s := range c.Services {
 		for _, e := range s.Here {
 			if link := n.LeavesBy(e.Addr()); link != "" && !slices.Contains(c.Own, e.Addr()) {
-				list = append(list, fmt.Sprintf("%s, a Pod of this node (%s), to which the route leaves by %s (`ip route get`)", e.Addr(), s.Name, link))
+				list = append(list, fmt.Sprintf("%s, a Pod of this node (%s), whose route leaves by %s (`ip route get`)", e.Addr(), s.Name, link))
 			}
 		}
 	}
