@@ -36,7 +36,7 @@ var worlds = []struct{ do, undo, says string }{
 	{"$1 -I FORWARD -i cni0 -m bpf --bytecode '1,6 0 0 65535' -j DROP", "$1 -D FORWARD 1", "chain FORWARD"},
 	{"$1 -I OUTPUT -o eth0 -d $2 -p tcp -j REJECT", "$1 -D OUTPUT 1", "chain OUTPUT"},
 	{"ip rule add pref 99 from 10.244.0.0/16 lookup 99; ip route add blackhole default table 99", "ip rule del pref 99; ip route flush table 99", "lookup 99"},
-	{"ip route add unreachable $2", "ip route del unreachable $2", "the route 10."},
+	{"ip route add unreachable $2", "ip route del unreachable $2", "the route `unreachable 10."},
 	{"sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1", "ip_forward"},
 	{"nft 'table inet w { chain c { type filter hook forward priority 5; ct state new ct count over 0 drop; }; }'", "", "table inet w"},
 	{"nft 'table inet w { set s { type ipv4_addr; flags interval; elements = { 10.244.0.0/16 }; }; chain c { type filter hook prerouting priority raw; ip saddr @s drop; }; }'",
