@@ -120,7 +120,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 	return a, err
 }
 
-// DropGone drops what is lost at host ports of Pods that are not left: when a Pod is deleted, its rules go before its link.
+// DropGone removes the losses of host ports that were there before the packets, and are not after them: portmap deletes rules before links.
 func (a *Answer) DropGone(running, left []ruleset.HostPort) {
 	for i := range a.Losses {
 		a.Losses[i].Flows = slices.DeleteFunc(a.Losses[i].Flows, func(o Outcome) bool {
